@@ -1,42 +1,43 @@
 """The tables of the harness, as polars schemas and the records that hold them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
+ScopeName = Literal["thread", "resource"]
 UTC_TIME = pl.Datetime("us", "UTC")
 
 MESSAGES = pl.Schema(
     {
-        "message_id": pl.String,
-        "resource_id": pl.String,
-        "thread_id": pl.String,
-        "position": pl.Int32,
-        "role": pl.String,
-        "name": pl.String,
-        "text": pl.String,
+        "message_id": pl.String(),
+        "resource_id": pl.String(),
+        "thread_id": pl.String(),
+        "position": pl.Int32(),
+        "role": pl.String(),
+        "name": pl.String(),
+        "text": pl.String(),
         "created_at": UTC_TIME,
-        "parts": pl.String,
+        "parts": pl.String(),
     }
 )
 QUERIES = pl.Schema(
     {
-        "query_id": pl.String,
-        "resource_id": pl.String,
-        "thread_id": pl.String,
+        "query_id": pl.String(),
+        "resource_id": pl.String(),
+        "thread_id": pl.String(),
         "asked_at": UTC_TIME,
-        "text": pl.String,
-        "type": pl.String,
-        "answerable": pl.Boolean,
-        "cluster_id": pl.String,
-        "split": pl.String,
+        "text": pl.String(),
+        "type": pl.String(),
+        "answerable": pl.Boolean(),
+        "cluster_id": pl.String(),
+        "split": pl.String(),
     }
 )
-QRELS = pl.Schema({"query_id": pl.String, "message_id": pl.String, "relevance": pl.Int8})
-RUN = pl.Schema({"query_id": pl.String, "rank": pl.Int32, "message_id": pl.String, "score": pl.Float32})
-TIMINGS = pl.Schema({"query_id": pl.String, "stage": pl.String, "ms": pl.Float64})
-PER_QUERY = pl.Schema({"query_id": pl.String, "metric": pl.String, "value": pl.Float64})
+QRELS = pl.Schema({"query_id": pl.String(), "message_id": pl.String(), "relevance": pl.Int8()})
+RUN = pl.Schema({"query_id": pl.String(), "rank": pl.Int32(), "message_id": pl.String(), "score": pl.Float32()})
+TIMINGS = pl.Schema({"query_id": pl.String(), "stage": pl.String(), "ms": pl.Float64()})
+PER_QUERY = pl.Schema({"query_id": pl.String(), "metric": pl.String(), "value": pl.Float64()})
 
 NULLABLE: dict[str, frozenset[str]] = {
     "messages": frozenset({"name", "parts"}),
@@ -90,6 +91,6 @@ class Run:
 
     hits: pl.DataFrame
     timings: pl.DataFrame
-    scope: str
+    scope: ScopeName
     depth: int
     counts: dict[str, int] = field(default_factory=dict)

@@ -30,12 +30,16 @@ class OptionsError(InputError):
 
     Attributes:
         field: Name of the option, dotted where it is nested.
+        value: What was given.
+        allowed: What would be right, in words.
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         """Build the sentence from the option's name, the value given and what is allowed."""
         super().__init__(f"{field} is {value!r}, expected {allowed}")
         self.field = field
+        self.value = value
+        self.allowed = allowed
 
 
 class MessageError(InputError):

@@ -163,7 +163,7 @@ class RequestContext:
 
     Attributes:
         thread_id: The current thread; None or "" stands for no thread, and nothing is recalled.
-        resource_id: The owner; None limits every scope to the current thread.
+        resource_id: The owner; without one nothing is recalled, as nothing could be searched safely.
         read_only: Recall may read; nothing is written.
     """
 

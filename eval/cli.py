@@ -1,0 +1,206 @@
+"""The console script `recall`: reads the command line, runs a command, turns errors into exit codes.
+
+`eval` and `sweep` are Hydra applications; the others take ordinary options. Heavy modules are imported by the
+command that needs them, so that help and usage errors are instant.
+"""
+
+import argparse
+import os
+import secrets
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from recall.errors import RecallError
+
+DONE, USAGE, OUR_FAULT, INTERRUPTED = 0, 2, 70, 130
+HYDRA_COMMANDS = {"eval": "score one configuration on one collection", "sweep": "score the whole grid in one pass"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    try:
+        return _dispatch([word for word in words if word != "--debug"])
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; embeddings made so far are kept, and the next call goes on from there\n")
+        return INTERRUPTED
+    except SystemExit as stop:  # argparse and Hydra's help end this way
+        return stop.code if isinstance(stop.code, int) else USAGE
+    except RecallError as error:
+        return _failed(str(error), USAGE, debug=debug)
+    except OSError as error:
+        return _failed(_os_sentence(error), USAGE, debug=debug)
+    except Exception as error:  # the edge: what nobody foresaw is a bug of ours
+        return _failed(f"internal error, please report it: {type(error).__name__}: {error}", OUR_FAULT, debug=debug)
+
+
+def _dispatch(words: list[str]) -> int:
+    if words and words[0] in HYDRA_COMMANDS:
+        return _hydra_command(words[0], words[1:])
+    options = _parser().parse_args(words)
+    run = options.run
+    return int(run(options))
+
+
+def _hydra_command(command: str, words: list[str]) -> int:
+    """`eval` and `sweep`: everything but `--json` is Hydra's to read."""
+    from eval.config import run_with_hydra
+
+    as_json = "--json" in words
+    sys.argv = ["recall", *(word for word in words if word != "--json")]
+    os.environ["RECALL_RUN_NAME"] = f"{datetime.now():%Y%m%d-%H%M%S}-{command}-{secrets.token_hex(2)}"  # noqa: DTZ005
+    finished: list[Any] = []
+
+    def task(settings: Any) -> None:
+        from eval.commands import run_job
+
+        finished.append(run_job(command, settings))
+
+    multirun = run_with_hydra(task)
+    if multirun is not None:
+        _show_multirun(multirun, as_json=as_json)
+    elif finished:
+        _show_job(finished[0], as_json=as_json)
+    return DONE
+
+
+def _show_job(finished: Any, *, as_json: bool) -> None:
+    from eval import terminal
+    from eval.results import to_json
+
+    if as_json:
+        sys.stdout.write(to_json(finished.document))
+        return
+    screen = terminal.console()
+    for part in terminal.job_parts(finished.document):
+        screen.print(part)
+    if finished.shown_with:
+        screen.print(f"Look closer: {finished.shown_with}", soft_wrap=True, markup=False)
+    screen.print(str(finished.folder), soft_wrap=True, markup=False)
+
+
+def _show_multirun(folder: Path, *, as_json: bool) -> None:
+    from eval import terminal
+    from eval.results import read_results, to_json
+
+    # Folder names hold the job number, so that job-10 must not come before job-2.
+    jobs = [read_results(path) for path in sorted(folder.glob("job-*"), key=lambda path: int(path.name[4:]))]
+    if as_json:
+        sys.stdout.write(to_json({"jobs": jobs}))
+        return
+    screen = terminal.console()
+    screen.print(terminal.comparison_table(jobs))
+    screen.print(str(folder), soft_wrap=True, markup=False)
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from eval import commands
+
+    return _show_collection(commands.generate_collection(options.overrides, options.out), options)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from eval import commands
+
+    return _show_collection(commands.import_collection(options.format, options.path, options.out), options)
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from eval import commands
+
+    return _show_collection(commands.describe_collection(options.format, options.path), options)
+
+
+def _show_collection(described: Mapping[str, Any], options: argparse.Namespace) -> int:
+    from eval import terminal
+    from eval.results import to_json
+
+    if options.json:
+        sys.stdout.write(to_json(described))
+    else:
+        terminal.console().print(terminal.collection_table(described))
+    return DONE
+
+
+def _search(options: argparse.Namespace) -> int:
+    from eval import commands, terminal
+    from eval.results import to_json
+
+    found = commands.search(options.text, options.set, resource_id=options.resource, thread_id=options.thread)
+    if options.json:
+        sys.stdout.write(to_json(found))
+        return DONE
+    screen = terminal.console()
+    for part in terminal.search_parts(found):
+        screen.print(part)
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="recall", description="Measure and choose semantic recall over chat history.", allow_abbrev=False
+    )
+    parser.add_argument("--debug", action="store_true", help="show a traceback instead of one sentence")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, purpose in HYDRA_COMMANDS.items():
+        commands.add_parser(name, help=f"{purpose}; settings are KEY=VALUE, see `recall {name} --help`")
+    _add_search(commands)
+    _add_collection(commands)
+    return parser
+
+
+def _add_search(commands: Any) -> None:
+    search = commands.add_parser("search", help="ask the engine by hand: hits, windows, block, timings")
+    search.add_argument("text", help="what a user would write")
+    search.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in `recall eval`"
+    )
+    search.add_argument("--resource", metavar="ID", help="whose messages to search; the first resource by default")
+    search.add_argument("--thread", metavar="ID", help="the thread it is asked in; a new thread by default")
+    _finish(search, _search)
+
+
+def _add_collection(commands: Any) -> None:
+    actions = commands.add_parser("collection", help="make, import and check test collections").add_subparsers(
+        title="actions", metavar="ACTION", required=True
+    )
+    generate = actions.add_parser("generate", help="make conversations; settings as in `recall eval collection=...`")
+    generate.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    generate.add_argument("--out", type=Path, metavar="DIR", help="datasets/NAME by default")
+    _finish(generate, _generate)
+    foreign = actions.add_parser("import", help="turn a foreign file into a collection")
+    foreign.add_argument("format", help="a config of the group `collection` that takes a path, such as locomo")
+    foreign.add_argument("path")
+    foreign.add_argument("--out", type=Path, metavar="DIR", required=True)
+    _finish(foreign, _import)
+    for name, purpose in (("validate", "list every fault of a collection"), ("describe", "count what is in it")):
+        action = actions.add_parser(name, help=purpose)
+        action.add_argument("path", help="a collection's folder, or a file in the given format")
+        action.add_argument("--format", default="saved", help="saved (a folder) by default")
+        _finish(action, _validate)
+
+
+def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(run=run)
+
+
+def _failed(sentence: str, code: int, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    sys.stderr.write(f"recall: {sentence}\n")
+    return code
+
+
+def _os_sentence(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}; give a path that exists and can be read or written"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,181 @@
+"""The commands, from settings to documents; `eval/cli.py` reads the line and shows what they return."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eval.collection import write_collection
+from eval.config import build, compose, job_overrides, plain, plain_value, recall_options, run_folder
+from eval.description import describe
+from eval.errors import ConfigError
+from eval.evaluation import Outcome, Prepared, evaluate, prepare, sweep
+from eval.onepass import Grid
+from eval.progress import progress
+from eval.provenance import manifest
+from eval.results import results, write_run
+from eval.schema import TestCollection
+from eval.search import search_collection
+from eval.system import Parts, System, assemble
+from eval.tokens import TOKENIZER_NAME
+from recall.errors import OptionsError
+from recall.schema import MAX_TOP_K, MessageRange, RecallOptions, ScopeName
+
+LARGEST_CUTOFF = 50
+QUIET_BELOW = 200  # so few texts are embedded before anyone wonders
+DATASETS = Path("datasets")
+
+
+class Finished(NamedTuple):
+    """One job that is done.
+
+    Attributes:
+        document: What results.json holds.
+        folder: Where it is.
+        shown_with: How to look at it in the tracking store, if anywhere.
+    """
+
+    document: dict[str, Any]
+    folder: Path
+    shown_with: str | None
+
+
+class Plan(NamedTuple):
+    """What a job will measure, checked before anything is loaded.
+
+    Attributes:
+        options: Every threshold that will be used, to be checked against the retriever's scale.
+        deepest: The largest top_k.
+        measure: The measurement itself.
+    """
+
+    options: list[RecallOptions]
+    deepest: int
+    measure: Callable[[Prepared], Outcome]
+
+
+def run_job(command: str, settings: Any) -> Finished:
+    """One job of `recall eval` or `recall sweep`; its folder is removed again if nothing came of it.
+
+    Raises:
+        RecallError: Settings, collection or system are unusable.
+    """
+    folder = run_folder()
+    try:
+        return _run_job(command, settings, folder)
+    except BaseException:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+
+
+def search(text: str, overrides: Sequence[str], *, resource_id: str | None, thread_id: str | None) -> dict[str, Any]:
+    """Ask the engine by hand, as a user of `resource_id` would in `thread_id`.
+
+    Raises:
+        RecallError: Settings are unusable, or the resource or thread is not in the collection.
+    """
+    settings = compose(overrides)
+    options = recall_options(settings)
+    with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
+        system = _system(settings, advance)
+        options.check_threshold(system.retriever.score_range)
+        collection: TestCollection = build(settings, "collection")
+        return search_collection(collection, system, options, text, resource_id=resource_id, thread_id=thread_id)
+
+
+def generate_collection(overrides: Sequence[str], out: Path | None) -> dict[str, Any]:
+    """Generate a collection and write it to a folder, `datasets/NAME` by default; its description."""
+    collection: TestCollection = build(compose(overrides), "collection")
+    return _written(collection, out or DATASETS / collection.name)
+
+
+def import_collection(kind: str, path: str, out: Path) -> dict[str, Any]:
+    """Turn a foreign file into a collection's folder; its description."""
+    return _written(_read(kind, path), out)
+
+
+def describe_collection(kind: str, path: str) -> dict[str, Any]:
+    """Read and validate a collection; its description."""
+    return describe(_read(kind, path))
+
+
+def _run_job(command: str, settings: Any, folder: Path) -> Finished:
+    plan = _evaluation_plan(settings) if command == "eval" else _sweep_plan(settings)
+    depth = _depth(settings, plan.deepest)
+    tracker = build(settings, "tracking")
+    with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
+        system = _system(settings, advance)
+        for options in plan.options:
+            options.check_threshold(system.retriever.score_range)
+        collection: TestCollection = build(settings, "collection")
+        system.ingest(collection)
+    with progress("embedding queries", quiet_below=QUIET_BELOW) as advance:
+        outcome = plan.measure(prepare(collection, system, depth=depth, progress=advance))
+    cache = {"hits": system.cache.hits, "misses": system.cache.misses}
+    origin = manifest(plain(settings), job_overrides(), tokenizer=TOKENIZER_NAME, cache=cache)
+    document = results(command, outcome.body, origin)
+    write_run(folder, document, outcome.tables)
+    return Finished(document, folder, tracker.log(document, folder))
+
+
+def _evaluation_plan(settings: Any) -> Plan:
+    options = recall_options(settings)
+    return Plan([options], options.top_k, lambda prepared: evaluate(prepared, options))
+
+
+def _sweep_plan(settings: Any) -> Plan:
+    axes = settings.sweep
+    top_ks = _axis("top_k", plain_value(axes.top_k), lambda value: RecallOptions(value).top_k)
+    windows = _axis("message_range", plain_value(axes.message_range), MessageRange.of)
+    scopes: list[ScopeName] = _axis("scope", plain_value(axes.scope), lambda value: RecallOptions(scope=value).scope)
+    levels = _axis("threshold", plain_value(axes.threshold), lambda value: RecallOptions(threshold=value))
+    if axes.max_tokens <= 0:
+        raise OptionsError("sweep.max_tokens", axes.max_tokens, "a number above 0")
+    grid = Grid(top_ks, [(window.before, window.after) for window in windows], [level.threshold for level in levels])
+    return Plan(levels, max(top_ks), lambda prepared: sweep(prepared, grid, scopes, axes.max_tokens))
+
+
+def _axis(name: str, values: list[Any], checked: Callable[[Any], Any]) -> list[Any]:
+    """The distinct values of one axis, in the order given, each validated like the option it stands for."""
+    if not values:
+        raise OptionsError(f"sweep.{name}", values, "a list with at least one value")
+    try:
+        return list(dict.fromkeys(checked(value) for value in values))
+    except OptionsError as error:
+        raise OptionsError(f"sweep.{error.field}", error.value, error.allowed) from None
+
+
+def _depth(settings: Any, deepest: int) -> int:
+    """Hits per query: the setting, if it reaches the largest cut-off and the largest top_k."""
+    least = max(LARGEST_CUTOFF, deepest)
+    depth = int(settings.depth)
+    if not least <= depth <= MAX_TOP_K:
+        raise ConfigError(
+            f"depth is {depth}, expected {least} to {MAX_TOP_K}: metrics look at the first {LARGEST_CUTOFF} hits "
+            f"and top_k goes up to {deepest}; set depth={least}"
+        )
+    return depth
+
+
+def _system(settings: Any, advance: Callable[[int, int], None]) -> System:
+    parts = Parts(
+        embedder=lambda: build(settings, "embedder"),
+        index=lambda: build(settings, "index"),
+        retriever=lambda embedder, index: build(settings, "retriever", embedder=embedder, index=index),
+        store=lambda: build(settings, "store"),
+    )
+    return assemble(parts, plain(settings), depth=int(settings.depth), progress=advance)
+
+
+def _read(kind: str, path: str) -> TestCollection:
+    settings = compose([f"collection={kind}"])
+    if "path" not in settings.collection:
+        raise ConfigError(f"format {kind!r} is generated, not read; use `recall collection generate collection={kind}`")
+    settings.collection.path = path
+    collection: TestCollection = build(settings, "collection")
+    return collection
+
+
+def _written(collection: TestCollection, folder: Path) -> dict[str, Any]:
+    write_collection(collection, folder)
+    return {**describe(collection), "folder": str(folder)}

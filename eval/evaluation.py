@@ -1,0 +1,226 @@
+"""From a collection and a system to results: one configuration, or the whole grid of cheap axes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from eval.choice import best_within, pareto_front
+from eval.errors import CollectionError
+from eval.metrics.context import context_scores
+from eval.metrics.efficiency import latency
+from eval.metrics.ranking import ranking_scores
+from eval.metrics.summary import summarise, summarise_by_type
+from eval.onepass import Configuration, Grid, Judged, OnePass
+from eval.runner import Retrieval, contexts, encode, retrieve
+from eval.schema import Run, TestCollection
+from eval.system import System, messages_of
+from eval.tokens import count_tokens
+from recall.protocols import EncodedQuery
+from recall.schema import RecallOptions, ScopeName
+from recall.template import TextTemplate
+
+REFERENCE = RecallOptions()
+COUNTED = TextTemplate()
+
+
+class Outcome(NamedTuple):
+    """What a command found, before it is written.
+
+    Attributes:
+        body: The parts of results.json that this module knows.
+        tables: Name to frame, for the run directory: run, timings, per_query, and sweep where there is one.
+    """
+
+    body: dict[str, Any]
+    tables: dict[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A collection held by a system, with its queries encoded and its tokens counted."""
+
+    collection: TestCollection
+    system: System
+    encoded: dict[str, EncodedQuery]
+    judged: Judged
+    depth: int
+
+    def retrieve(self, scope: ScopeName) -> Retrieval:
+        """The run of one scope."""
+        return retrieve(self.collection, self.system.retriever, self.encoded, scope=scope, depth=self.depth)
+
+    def tokens_by_id(self) -> dict[str, int]:
+        """message_id to the tokens of its templated text."""
+        ids = self.collection.messages["message_id"].to_list()
+        return dict(zip(ids, self.judged.tokens.tolist(), strict=True))
+
+
+def prepare(
+    collection: TestCollection,
+    system: System,
+    *,
+    depth: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Prepared:
+    """Count the tokens of every message and encode every query.
+
+    Args:
+        collection: What is asked, of what.
+        system: What answers; it holds the collection's messages already.
+        depth: Hits per query.
+        progress: Told (done, total) queries encoded.
+    """
+    # One template for every system, so that costs compare.
+    tokens = count_tokens([COUNTED.render(message) for message in messages_of(collection)])
+    encoded = encode(collection, system.retriever, progress)
+    return Prepared(collection, system, encoded, Judged(collection, tokens), depth)
+
+
+def evaluate(prepared: Prepared, options: RecallOptions) -> Outcome:
+    """Score one configuration; threshold and windows are the engine's own."""
+    retrieval = prepared.retrieve(options.scope)
+    seen = contexts(prepared.collection, prepared.system.store, retrieval.run, options)
+    context = context_scores(seen.message_ids, relevant_ids(prepared.collection), prepared.tokens_by_id())
+    per_query = _per_query(prepared, retrieval, context)
+    timings = pl.concat([retrieval.run.timings, seen.timings])
+    body = _body(prepared, options, per_query, retrieval.run, timings)
+    return Outcome(body, {"run": _scoped(retrieval.run), "timings": timings, "per_query": per_query})
+
+
+def sweep(prepared: Prepared, grid: Grid, scopes: Sequence[ScopeName], max_tokens: float) -> Outcome:
+    """Score every configuration of the grid from one retrieval per scope; take the best within a budget.
+
+    The reference's default is a row of the table whether the grid has it or not, and is no candidate unless
+    the grid has it.
+    """
+    default = _reference_configuration()
+    retrievals = {scope: prepared.retrieve(scope) for scope in dict.fromkeys([*scopes, REFERENCE.scope])}
+    passes = {
+        scope: OnePass(prepared.judged, found.run, [*grid.ranges, (default.before, default.after)])
+        for scope, found in retrievals.items()
+    }
+    table = pl.concat([passes[scope].table(grid) for scope in scopes])
+    default_grid = Grid([default.top_k], [(default.before, default.after)], [default.threshold])
+    default_row = passes[default.scope].table(default_grid).row(0, named=True)
+    best = best_within(table, max_tokens)
+    if best is None:
+        raise CollectionError(prepared.collection.name, ["no query has evidence, so no configuration can be chosen"])
+    chosen = Configuration(*(best[name] for name in Configuration._fields))
+    per_query = _per_query(prepared, retrievals[chosen.scope], passes[chosen.scope].per_query(chosen))
+    timings = pl.concat([found.run.timings for found in retrievals.values()])
+    body = _body(prepared, _options(chosen), per_query, retrievals[chosen.scope].run, timings)
+    body |= {
+        "grid": _grid_body(grid, scopes, table.height),
+        "budget": {"max_tokens": max_tokens},
+        "best": _row_body(best),
+        "default": _row_body(default_row),
+        "front": [_row_body(row) for row in pareto_front(table).iter_rows(named=True)],
+    }
+    runs = pl.concat([_scoped(found.run) for found in retrievals.values()])
+    return Outcome(body, {"run": runs, "timings": timings, "per_query": per_query, "sweep": table})
+
+
+def relevant_ids(collection: TestCollection) -> dict[str, set[str]]:
+    """query_id to its relevant messages, for every query of the collection."""
+    found: dict[str, set[str]] = {query_id: set() for query_id in collection.queries["query_id"]}
+    relevant = collection.qrels.filter(pl.col("relevance") >= 1)
+    for query_id, message_id in relevant.select("query_id", "message_id").iter_rows():
+        found[query_id].add(message_id)
+    return found
+
+
+def _per_query(prepared: Prepared, retrieval: Retrieval, context: pl.DataFrame) -> pl.DataFrame:
+    ranking = ranking_scores(retrieval.run.hits, prepared.collection.qrels)
+    return pl.concat([ranking, context, retrieval.ann]).sort("metric", "query_id")
+
+
+def _body(
+    prepared: Prepared, options: RecallOptions, per_query: pl.DataFrame, run: Run, timings: pl.DataFrame
+) -> dict[str, Any]:
+    collection = prepared.collection
+    judged = collection.queries["query_id"].is_in(collection.qrels["query_id"].unique().to_list())
+    scored = int((prepared.judged.relevant_count > 0).sum())
+    counts = run.counts | {"scored_queries": scored, "unjudged_queries": int((~judged).sum())}
+    return {
+        "collection": {
+            "name": collection.name,
+            "sha256": collection.sha256,
+            "messages": collection.messages.height,
+            "queries": collection.queries.height,
+        },
+        "system": {"system_id": prepared.system.system_id, **prepared.system.identity},
+        "configuration": configuration_body(options),
+        "counts": counts,
+        "metrics": summarise(_over_scored(per_query, prepared)),
+        "by_type": summarise_by_type(per_query, collection.queries),
+        "timings_ms": latency(timings),
+        "warnings": _warnings(counts, options),
+    }
+
+
+def _over_scored(per_query: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+    """The overall means run over queries with evidence, so that quality and cost share a denominator."""
+    ids = prepared.judged.query_ids
+    scored = [query_id for query_id, count in zip(ids, prepared.judged.relevant_count, strict=True) if count > 0]
+    return per_query.filter(pl.col("query_id").is_in(scored) | pl.col("metric").str.starts_with("ann_"))
+
+
+def _warnings(counts: dict[str, int], options: RecallOptions) -> list[str]:
+    found = []
+    if counts["new_thread_queries"]:
+        found.append(
+            f"{counts['new_thread_queries']} of {counts['queries']} queries are asked in a new thread, where "
+            f"scope={options.scope} finds nothing; they score 0"
+        )
+    if counts["unjudged_queries"]:
+        found.append(f"{counts['unjudged_queries']} queries have no judgement and are left out of the means")
+    if not counts["scored_queries"]:
+        found.append("no query has evidence; quality cannot be computed")
+    return found
+
+
+def configuration_body(options: RecallOptions) -> dict[str, Any]:
+    """The four knobs as results.json has them."""
+    return {
+        "top_k": options.top_k,
+        "message_range": {"before": options.message_range.before, "after": options.message_range.after},
+        "scope": options.scope,
+        "threshold": options.threshold,
+    }
+
+
+def _row_body(row: dict[str, Any]) -> dict[str, Any]:
+    """One row of the sweep table: its configuration and its metrics."""
+    knobs = Configuration(*(row[name] for name in Configuration._fields))
+    metrics = {name: value for name, value in row.items() if name not in Configuration._fields}
+    return {"configuration": configuration_body(_options(knobs)), "metrics": metrics}
+
+
+def _options(knobs: Configuration) -> RecallOptions:
+    return RecallOptions(
+        knobs.top_k,
+        message_range={"before": knobs.before, "after": knobs.after},
+        scope=knobs.scope,
+        threshold=knobs.threshold,
+    )
+
+
+def _reference_configuration() -> Configuration:
+    window = REFERENCE.message_range
+    return Configuration(REFERENCE.scope, REFERENCE.top_k, window.before, window.after, REFERENCE.threshold)
+
+
+def _grid_body(grid: Grid, scopes: Sequence[str], configurations: int) -> dict[str, Any]:
+    return {
+        "top_k": list(grid.top_ks),
+        "message_range": [{"before": before, "after": after} for before, after in grid.ranges],
+        "scope": list(scopes),
+        "threshold": list(grid.thresholds),
+        "configurations": configurations,
+    }
+
+
+def _scoped(run: Run) -> pl.DataFrame:
+    return run.hits.with_columns(pl.lit(run.scope).alias("scope"))

@@ -1,0 +1,151 @@
+"""Collection and system to run: every query's ranked hits to a depth, with timings."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from time import perf_counter_ns
+from typing import NamedTuple
+
+import polars as pl
+
+from eval.metrics.ann import ann_recall
+from eval.schema import PER_QUERY, RUN, TIMINGS, Run, TestCollection
+from recall.protocols import EncodedQuery, MessageStore, Retriever
+from recall.schema import Hit, Ranking, RecallOptions, ScopeName, SearchScope
+from recall.scoring import display, passes
+from recall.windows import build_context
+
+ANN_DEPTH = 10
+
+
+class Query(NamedTuple):
+    """One row of the queries table, as the runner needs it."""
+
+    query_id: str
+    resource_id: str
+    thread_id: str | None
+    asked_at: datetime | None
+    text: str
+
+
+class Retrieval(NamedTuple):
+    """One run, and how well an approximate index did on it.
+
+    Attributes:
+        run: The ranked hits.
+        ann: PER_QUERY rows of ann_recall_at_10; empty where no graph answered.
+    """
+
+    run: Run
+    ann: pl.DataFrame
+
+
+def queries_of(collection: TestCollection) -> list[Query]:
+    """The collection's queries in the order of its rows."""
+    return [Query(*row) for row in collection.queries.select(Query._fields).iter_rows()]
+
+
+def encode(
+    collection: TestCollection, retriever: Retriever, progress: Callable[[int, int], None] | None = None
+) -> dict[str, EncodedQuery]:
+    """Every query in the retriever's form, one at a time as an assistant would; independent of the scope."""
+    encoded = {}
+    queries = queries_of(collection)
+    for number, query in enumerate(queries, start=1):
+        encoded[query.query_id] = retriever.encode(query.text)
+        if progress:
+            progress(number, len(queries))
+    return encoded
+
+
+def retrieve(
+    collection: TestCollection,
+    retriever: Retriever,
+    encoded: Mapping[str, EncodedQuery],
+    *,
+    scope: ScopeName,
+    depth: int,
+) -> Retrieval:
+    """Rank every query of a collection in one scope.
+
+    A query asked in a new thread has nothing in thread scope: no hits, counted as `new_thread_queries`.
+    """
+    hits: list[tuple[str, int, str, float]] = []
+    timings: list[tuple[str, str, float | None]] = []
+    ann: list[tuple[str, str, float | None]] = []
+    counts = {"queries": 0, "queries_by_graph": 0, "queries_by_exact": 0, "new_thread_queries": 0}
+    for query in queries_of(collection):
+        counts["queries"] += 1
+        where = search_scope(query, scope)
+        if where is None:
+            counts["new_thread_queries"] += 1
+            continue
+        form = encoded[query.query_id]
+        started = perf_counter_ns()
+        ranking = retriever.rank(form, where, depth, before=query.asked_at)
+        timings.append((query.query_id, "search", _ms_since(started)))
+        timings.append((query.query_id, "embed", form.ms))
+        counts[f"queries_by_{ranking.searched_by}"] += 1
+        hits.extend(_rows(query.query_id, ranking))
+        if ranking.searched_by == "graph":
+            exact = retriever.rank(form, where, ANN_DEPTH, before=query.asked_at, exact=True)
+            found = ann_recall(ranking.scores[:ANN_DEPTH], exact.scores, ANN_DEPTH)
+            ann.append((query.query_id, f"ann_recall_at_{ANN_DEPTH}", found))
+    run = Run(
+        hits=pl.DataFrame(hits, schema=RUN, orient="row"),
+        timings=pl.DataFrame(timings, schema=TIMINGS, orient="row"),
+        scope=scope,
+        depth=depth,
+        counts=counts,
+    )
+    return Retrieval(run, pl.DataFrame(ann, schema=PER_QUERY, orient="row"))
+
+
+class Contexts(NamedTuple):
+    """What the model would see for every query, under one configuration.
+
+    Attributes:
+        message_ids: query_id to the ids of its context; empty where there are no hits.
+        timings: TIMINGS rows of the stage "window".
+    """
+
+    message_ids: dict[str, list[str]]
+    timings: pl.DataFrame
+
+
+def contexts(collection: TestCollection, store: MessageStore, run: Run, options: RecallOptions) -> Contexts:
+    """Threshold and windows by the engine's own code, query by query."""
+    kept = run.hits.filter(pl.col("rank") <= options.top_k)
+    kept = kept.filter(passes(kept["score"].to_numpy(), options.threshold))
+    hits_of: dict[str, list[Hit]] = {}
+    for query_id, rank, message_id, score in kept.iter_rows():
+        hits_of.setdefault(query_id, []).append(Hit(message_id, display(score), rank))
+    message_ids: dict[str, list[str]] = {}
+    timings = []
+    for query in queries_of(collection):
+        started = perf_counter_ns()
+        found = build_context(
+            hits_of.get(query.query_id, []),
+            store,
+            message_range=options.message_range,
+            scope=SearchScope(query.resource_id),
+            before=query.asked_at,
+        )
+        timings.append((query.query_id, "window", _ms_since(started)))
+        message_ids[query.query_id] = [item.message.message_id for item in found]
+    return Contexts(message_ids, pl.DataFrame(timings, schema=TIMINGS, orient="row"))
+
+
+def search_scope(query: Query, scope: ScopeName) -> SearchScope | None:
+    """Where a query looks; None for thread scope in a new thread."""
+    if scope == "resource":
+        return SearchScope(query.resource_id)
+    return SearchScope(query.resource_id, query.thread_id) if query.thread_id else None
+
+
+def _rows(query_id: str, ranking: Ranking) -> list[tuple[str, int, str, float]]:
+    pairs = zip(ranking.message_ids, ranking.scores.tolist(), strict=True)
+    return [(query_id, rank, message_id, score) for rank, (message_id, score) in enumerate(pairs, start=1)]
+
+
+def _ms_since(started_ns: int) -> float:
+    return (perf_counter_ns() - started_ns) / 1e6

@@ -1,0 +1,226 @@
+"""What a person sees in the terminal: tables of results. Text from messages is escaped before it is shown."""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+SHOWN_METRICS = ("recall_at_1", "recall_at_5", "recall_at_10", "recall_at_50", "ndcg_at_10", "mrr", "ann_recall_at_10")
+SHOWN_CONTEXT = ("evidence_recall", "evidence_all", "context_precision", "context_messages", "context_tokens")
+MIN_WIDTH = 100
+
+
+def console() -> Console:
+    """stdout, at least 100 columns wide where it is not a terminal, so that tables are not cut."""
+    screen = Console(highlight=False)
+    if not screen.is_terminal:
+        screen.width = max(screen.width, MIN_WIDTH)
+    return screen
+
+
+def printable(text: str) -> str:
+    """Text without control, bidi and surrogate characters: each becomes its escape."""
+    return "".join(
+        char if not unicodedata.category(char).startswith("C") else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def job_parts(results: Mapping[str, Any]) -> list[RenderableType]:
+    """Everything to show of one finished job."""
+    parts = _sweep_parts(results) if "front" in results else _evaluation_parts(results)
+    return [_headline(results), *parts, latency_table(results), *map(_warning, results["warnings"])]
+
+
+def _evaluation_parts(results: Mapping[str, Any]) -> list[RenderableType]:
+    return [_metrics_table(results), _types_table(results)]
+
+
+def _sweep_parts(results: Mapping[str, Any]) -> list[RenderableType]:
+    """The Pareto front with the best row under the budget marked, and the reference's default."""
+    budget = results["budget"]["max_tokens"]
+    table = Table(
+        title=f"Pareto front: evidence recall against tokens ({results['grid']['configurations']:,} configurations)"
+    )
+    for heading in ("", *_AXES):
+        table.add_column(heading)
+    for heading in ("evidence recall", "all evidence", "precision", "messages", "tokens"):
+        table.add_column(heading, justify="right")
+    best = results["best"]
+    for row in results["front"]:
+        mark = "best" if row["configuration"] == best["configuration"] else ""
+        table.add_row(mark, *_axes(row["configuration"]), *_context(row["metrics"]), style="bold" if mark else None)
+    table.add_section()
+    if best not in results["front"]:
+        table.add_row("best", *_axes(best["configuration"]), *_context(best["metrics"]), style="bold")
+    table.add_row("default", *_axes(results["default"]["configuration"]), *_context(results["default"]["metrics"]))
+    sentence = (
+        f"Best within {budget:g} tokens: {_knobs(best['configuration'])}: evidence recall "
+        f"{_number(best['metrics']['evidence_recall'])} at {_number(best['metrics']['context_tokens'])} tokens. "
+        f"The reference's default: {_number(results['default']['metrics']['evidence_recall'])} at "
+        f"{_number(results['default']['metrics']['context_tokens'])}. "
+        f"Means over {results['counts']['scored_queries']} queries; intervals are not computed yet."
+    )
+    return [table, Text(sentence)]
+
+
+def comparison_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    """One row per job of a multirun: what differs, and the main figures."""
+    table = Table(title=f"{len(jobs)} jobs")
+    for heading in ("job", "overrides", *_AXES):
+        table.add_column(heading)
+    for heading in ("recall@5", "recall@10", "nDCG@10", "evidence recall", "messages", "tokens", "search p95 ms"):
+        table.add_column(heading, justify="right")
+    for number, job in enumerate(jobs):
+        metrics = {name: entry["value"] for name, entry in job["metrics"].items()}
+        names = ("recall_at_5", "recall_at_10", "ndcg_at_10", "evidence_recall", "context_messages", "context_tokens")
+        search = (job["timings_ms"].get("search") or {}).get("p95")
+        overrides = printable(" ".join(job["manifest"]["overrides"]))
+        figures = [_number(metrics.get(name)) for name in names]
+        table.add_row(str(number), Text(overrides), *_axes(job["configuration"]), *figures, _number(search))
+    return table
+
+
+def latency_table(results: Mapping[str, Any]) -> Table:
+    """Milliseconds by stage."""
+    table = Table(title="Latency (ms per query)")
+    table.add_column("stage")
+    for heading in ("p50", "p95", "p99"):
+        table.add_column(heading, justify="right")
+    for stage, values in results["timings_ms"].items():
+        table.add_row(stage, *(_number((values or {}).get(name)) for name in ("p50", "p95", "p99")))
+    return table
+
+
+def key_values(title: str, pairs: Iterable[tuple[str, Any]]) -> Table:
+    """Two columns: what, and how much."""
+    table = Table(title=title, show_header=False)
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    for key, value in pairs:
+        table.add_row(Text(printable(str(key))), Text(printable(_number(value) if value is None else _plain(value))))
+    return table
+
+
+def collection_table(described: Mapping[str, Any]) -> Table:
+    """A collection's description, nested keys dotted."""
+    return key_values(str(described.get("name", "collection")), _flat("", described))
+
+
+def search_parts(found: Mapping[str, Any]) -> list[RenderableType]:
+    """Hits with their windows, what joins this thread, the block for other threads, the time of each stage."""
+    title = f"{len(found['hits'])} hits for {printable(found['query'])!r}, {_knobs(found['configuration'])}"
+    table = Table(title=Text(title), show_lines=True)
+    table.add_column("rank", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("window (the hit is bold)")
+    for hit in found["hits"]:
+        lines = [_line(message, is_hit=message["message_id"] == hit["message_id"]) for message in hit["window"]]
+        table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", Text("\n").join(lines))
+    owner = (
+        f"resource {printable(found['resource_id'])}, one of {found['resources']}; searched by {found['searched_by']}"
+    )
+    parts: list[RenderableType] = [Text(owner), table]
+    if found["this_thread"]:
+        parts += [Text("Added to this thread:"), *(_line(message, is_hit=False) for message in found["this_thread"])]
+    parts.append(
+        Text("Block for other threads:" if found["block"] else "No block: nothing recalled from other threads.")
+    )
+    parts.append(Text(printable_lines(found["block"])))
+    timings = key_values("Milliseconds", found["timings_ms"].items())
+    return [*parts, timings]
+
+
+def printable_lines(text: str) -> str:
+    """`printable`, line by line."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _line(message: Mapping[str, Any], *, is_hit: bool) -> Text:
+    speaker = message["name"] or message["role"]
+    text = f"{message['created_at'][:16]} {speaker}: {message['text']}"
+    return Text(printable(text), style="bold" if is_hit else "dim")
+
+
+def _flat(prefix: str, value: Any) -> Iterable[tuple[str, Any]]:
+    """(dotted key, value) of nested mappings; lists item by item."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}.{key}".lstrip("."), inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _flat(prefix, item)
+    else:
+        yield prefix, value
+
+
+def _warning(sentence: str) -> Text:
+    return Text(f"Note: {printable(sentence)}", style="yellow")
+
+
+_AXES = ("top_k", "range", "scope", "threshold")
+
+
+def _headline(results: Mapping[str, Any]) -> Text:
+    collection, system = results["collection"], results["system"]
+    counts = results["counts"]
+    return Text(
+        f"{printable(collection['name'])}: {collection['messages']:,} messages, {collection['queries']:,} queries "
+        f"({counts['scored_queries']:,} scored) · system {system['system_id']} · "
+        f"{counts['queries_by_graph']:,} queries by graph, {counts['queries_by_exact']:,} by exact scan"
+    )
+
+
+def _metrics_table(results: Mapping[str, Any]) -> Table:
+    table = Table(title=_knobs(results["configuration"]))
+    for heading in ("metric", "value", "queries"):
+        table.add_column(heading, justify="left" if heading == "metric" else "right")
+    for name in (*SHOWN_METRICS, *SHOWN_CONTEXT):
+        entry = results["metrics"].get(name)
+        if entry is not None:
+            table.add_row(name, _number(entry["value"]), f"{entry['n']:,}")
+    return table
+
+
+def _types_table(results: Mapping[str, Any]) -> Table:
+    table = Table(title="By query type")
+    table.add_column("type")
+    names = ("recall_at_5", "recall_at_10", "ndcg_at_10", "evidence_recall", "context_messages", "context_tokens")
+    for name in ("queries", *names):
+        table.add_column(name, justify="right")
+    for kind, metrics in results["by_type"].items():
+        queries = max((entry["n"] for entry in metrics.values()), default=0)
+        figures = [_number(metrics.get(name, {}).get("value")) for name in names]
+        table.add_row(Text(printable(kind)), f"{queries:,}", *figures)
+    return table
+
+
+def _axes(knobs: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    window = knobs["message_range"]
+    threshold = "off" if knobs["threshold"] is None else f"{knobs['threshold']:g}"
+    return str(knobs["top_k"]), f"{window['before']}/{window['after']}", knobs["scope"], threshold
+
+
+def _knobs(knobs: Mapping[str, Any]) -> str:
+    top_k, window, scope, threshold = _axes(knobs)
+    return f"top_k {top_k}, range {window}, {scope} scope, threshold {threshold}"
+
+
+def _context(metrics: Mapping[str, Any]) -> list[str]:
+    return [_number(metrics[name]) for name in SHOWN_CONTEXT]
+
+
+def _plain(value: Any) -> str:
+    return _number(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _number(value: float | None) -> str:
+    """Three decimals under 10, one under 1,000, none above; a dash for null."""
+    if value is None:
+        return "–"
+    if abs(value) < 10:
+        return f"{value:.3f}"
+    return f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"

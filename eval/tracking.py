@@ -1,0 +1,126 @@
+"""Results into MLflow; the only module that imports it."""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from eval.errors import OutputError
+from eval.system import home
+
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+PARAM_BATCH = 100  # the server's limit on parameters in one call
+PARAM_LENGTH = 500
+
+
+class Tracker(Protocol):
+    """Takes one command's results."""
+
+    def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
+        """Record results and the files of a run directory; a command that shows them, or None."""
+        ...
+
+
+class NoTracker:
+    """Leaves results in the run directory."""
+
+    def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
+        """Do nothing."""
+        return None
+
+
+class MlflowTracker:
+    """One MLflow run per command: parameters, metrics, manifest and the run directory's files."""
+
+    def __init__(self, uri: str | None = None, experiment: str = "recall") -> None:
+        """Choose a server or store.
+
+        Args:
+            uri: Any MLflow tracking URI; None takes $MLFLOW_TRACKING_URI, or a SQLite file under `.recall/`.
+            experiment: The experiment's name.
+        """
+        self._given = uri or os.environ.get(URI_VARIABLE)
+        self._experiment = experiment
+
+    @property
+    def uri(self) -> str:
+        """The tracking URI in use; absolute where it is a local file."""
+        return self._given or f"sqlite:///{home() / 'mlflow.db'}"
+
+    def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
+        """Record results; the command that opens them.
+
+        Raises:
+            OutputError: The store or server cannot be written; the run directory is complete all the same.
+        """
+        # Its usage reports would need a network.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        for noisy in ("alembic", "mlflow"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._log(results, folder)
+        except (MlflowException, OSError) as error:
+            raise OutputError(
+                f"cannot record the run in MLflow at {self.uri}: {_first_line(error)}; results are in {folder}; "
+                "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
+            ) from error
+        return (
+            f"mlflow ui --backend-store-uri {self.uri}" if self.uri.startswith("sqlite:") else f"MLflow at {self.uri}"
+        )
+
+    def _log(self, results: Mapping[str, Any], folder: Path) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param
+
+        if not self._given:
+            home().mkdir(parents=True, exist_ok=True)
+        client = MlflowClient(self.uri)
+        run_id = client.create_run(
+            self._experiment_id(client), run_name=folder.name, tags={"command": str(results["command"])}
+        ).info.run_id
+        params = [Param(key, value[:PARAM_LENGTH]) for key, value in sorted(_params(results).items())]
+        for start in range(0, len(params), PARAM_BATCH):
+            client.log_batch(run_id, params=params[start : start + PARAM_BATCH])
+        client.log_batch(run_id, metrics=[Metric(key, value, 0, 0) for key, value in _metrics(results).items()])
+        client.log_artifacts(run_id, str(folder))
+        client.set_terminated(run_id)
+
+    def _experiment_id(self, client: Any) -> str:
+        found = client.get_experiment_by_name(self._experiment)
+        if found is not None:
+            return str(found.experiment_id)
+        local = None if self._given else (home() / "mlartifacts").as_uri()
+        return str(client.create_experiment(self._experiment, artifact_location=local))
+
+
+def _params(results: Mapping[str, Any]) -> dict[str, str]:
+    """Settings, configuration and collection, flattened with dots."""
+    flat = _flatten("", results["manifest"]["settings"])
+    flat |= _flatten("configuration", results["configuration"])
+    flat |= _flatten("collection", results["collection"])
+    flat["system_id"] = results["system"]["system_id"]
+    return {key: str(value) for key, value in flat.items()}
+
+
+def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
+    """Every metric that has a value, and the stage timings."""
+    values = {name: entry["value"] for name, entry in results["metrics"].items()}
+    for stage, quantiles in results["timings_ms"].items():
+        values |= {f"{stage}_ms_{name}": value for name, value in (quantiles or {}).items()}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def _flatten(prefix: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {prefix: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat |= _flatten(f"{prefix}.{key}".lstrip("."), inner)
+    return flat
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
