@@ -94,7 +94,8 @@ def _show_multirun(folder: Path, *, as_json: bool) -> None:
         sys.stdout.write(to_json({"jobs": jobs}))
         return
     screen = terminal.console()
-    screen.print(terminal.comparison_table(jobs))
+    for part in terminal.comparison_parts(jobs):
+        screen.print(part)
     screen.print(str(folder), soft_wrap=True, markup=False)
 
 

@@ -71,7 +71,7 @@ class Settings:
     tracking: Any = MISSING
     recall: RecallSettings = field(default_factory=RecallSettings)
     sweep: SweepSettings = field(default_factory=SweepSettings)
-    depth: int = 50
+    depth: int = 100
     runs_dir: str = "runs"
 
 

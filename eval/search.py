@@ -44,6 +44,8 @@ def search_collection(
     system.engine.ingest(messages_of(collection, resource_id=owner))
     # A new thread has an id that no stored thread has.
     context = RequestContext(thread_id=current or "\N{NUL}new thread", resource_id=owner)
+    # A graph is built at the first search; that is no part of a search.
+    system.engine.recall(text, options, context)
     result = system.engine.recall(text, options, context)
     return _report(result, options, collection=collection.name, context=context, resources=len(resources))
 

@@ -11,6 +11,7 @@ from rich.text import Text
 SHOWN_METRICS = ("recall_at_1", "recall_at_5", "recall_at_10", "recall_at_50", "ndcg_at_10", "mrr", "ann_recall_at_10")
 SHOWN_CONTEXT = ("evidence_recall", "evidence_all", "context_precision", "context_messages", "context_tokens")
 MIN_WIDTH = 100
+SHOWN_ROWS = 14
 
 
 def console() -> Console:
@@ -42,20 +43,20 @@ def _evaluation_parts(results: Mapping[str, Any]) -> list[RenderableType]:
 def _sweep_parts(results: Mapping[str, Any]) -> list[RenderableType]:
     """The Pareto front with the best row under the budget marked, and the reference's default."""
     budget = results["budget"]["max_tokens"]
+    shown = _thinned(results["front"], results["best"])
     table = Table(
-        title=f"Pareto front: evidence recall against tokens ({results['grid']['configurations']:,} configurations)"
+        title=f"Pareto front: evidence recall against tokens, {len(shown)} of its {len(results['front'])} rows, "
+        f"from {results['grid']['configurations']:,} configurations"
     )
     for heading in ("", *_AXES):
         table.add_column(heading)
-    for heading in ("evidence recall", "all evidence", "precision", "messages", "tokens"):
+    for heading in ("evidence", "all", "precision", "messages", "tokens"):
         table.add_column(heading, justify="right")
     best = results["best"]
-    for row in results["front"]:
+    for row in shown:
         mark = "best" if row["configuration"] == best["configuration"] else ""
         table.add_row(mark, *_axes(row["configuration"]), *_context(row["metrics"]), style="bold" if mark else None)
     table.add_section()
-    if best not in results["front"]:
-        table.add_row("best", *_axes(best["configuration"]), *_context(best["metrics"]), style="bold")
     table.add_row("default", *_axes(results["default"]["configuration"]), *_context(results["default"]["metrics"]))
     sentence = (
         f"Best within {budget:g} tokens: {_knobs(best['configuration'])}: evidence recall "
@@ -67,21 +68,38 @@ def _sweep_parts(results: Mapping[str, Any]) -> list[RenderableType]:
     return [table, Text(sentence)]
 
 
-def comparison_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
-    """One row per job of a multirun: what differs, and the main figures."""
+def comparison_parts(jobs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+    """A multirun: one row per job with the settings that differ and the main figures, then every job's notes."""
+    settings = _differing_overrides(jobs)
     table = Table(title=f"{len(jobs)} jobs")
-    for heading in ("job", "overrides", *_AXES):
-        table.add_column(heading)
-    for heading in ("recall@5", "recall@10", "nDCG@10", "evidence recall", "messages", "tokens", "search p95 ms"):
+    table.add_column("job")
+    longest = max((len(line) for text in settings for line in text.split("\n")), default=0)
+    table.add_column("setting", no_wrap=True, min_width=longest)
+    for heading in ("R@5", "R@10", "nDCG@10", "evidence", "messages", "tokens", "p95 ms"):
         table.add_column(heading, justify="right")
-    for number, job in enumerate(jobs):
+    for number, (job, setting) in enumerate(zip(jobs, settings, strict=True)):
         metrics = {name: entry["value"] for name, entry in job["metrics"].items()}
         names = ("recall_at_5", "recall_at_10", "ndcg_at_10", "evidence_recall", "context_messages", "context_tokens")
         search = (job["timings_ms"].get("search") or {}).get("p95")
-        overrides = printable(" ".join(job["manifest"]["overrides"]))
         figures = [_number(metrics.get(name)) for name in names]
-        table.add_row(str(number), Text(overrides), *_axes(job["configuration"]), *figures, _number(search))
-    return table
+        table.add_row(str(number), Text(printable(setting)), *figures, _number(search))
+    return [table, *map(_warning, _notes(jobs))]
+
+
+def _notes(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each different note once, with the jobs it is about."""
+    about: dict[str, list[int]] = {}
+    for number, job in enumerate(jobs):
+        for warning in job["warnings"]:
+            about.setdefault(warning, []).append(number)
+    return [f"jobs {', '.join(map(str, numbers))}: {warning}" for warning, numbers in about.items()]
+
+
+def _differing_overrides(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each job's overrides without those that all jobs share."""
+    typed = [job["manifest"]["overrides"] for job in jobs]
+    shared = set.intersection(*map(set, typed)) if typed else set()
+    return ["\n".join(text for text in overrides if text not in shared) for overrides in typed]
 
 
 def latency_table(results: Mapping[str, Any]) -> Table:
@@ -155,6 +173,19 @@ def _flat(prefix: str, value: Any) -> Iterable[tuple[str, Any]]:
             yield from _flat(prefix, item)
     else:
         yield prefix, value
+
+
+def _thinned(front: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """About SHOWN_ROWS rows of a front ordered by tokens, evenly apart on a logarithmic scale; always with the best."""
+    tokens = [max(row["metrics"]["context_tokens"], 1.0) for row in front]
+    step = (tokens[-1] / tokens[0]) ** (1 / SHOWN_ROWS)
+    kept: list[Mapping[str, Any]] = []
+    next_tokens = 0.0
+    for row, cost in zip(front, tokens, strict=True):
+        if cost >= next_tokens or row["configuration"] == best["configuration"] or row is front[-1]:
+            kept.append(row)
+            next_tokens = max(next_tokens, cost * step)
+    return kept
 
 
 def _warning(sentence: str) -> Text:

@@ -103,7 +103,7 @@ class RowTable:
 
 def _unit_rows(vectors: Vectors | list[Vector], *, count: int, dim: int | None, what: str) -> Vectors:
     try:
-        rows = np.array(vectors, dtype=np.float32, order="C")
+        rows = np.asarray(vectors, dtype=np.float32, order="C")
     except (TypeError, ValueError) as error:
         raise VectorError(f"{what}: {error}; expected a float32 array of shape ({count}, {dim or 'dim'})") from error
     if count == 0 and rows.size == 0:

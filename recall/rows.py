@@ -46,7 +46,6 @@ class RowBlock:
         vectors: Shape (n, dim), float32, C-contiguous.
         created_us: Shape (n,), microseconds since 1970.
         tie_order: Shape (n,), rank by (created_at, position, message_id).
-        serials: Shape (n,), distinct; a replaced message gets a new one.
         threads: thread_id to its rows.
     """
 
@@ -54,7 +53,6 @@ class RowBlock:
     vectors: Vectors
     created_us: Integers
     tie_order: Integers
-    serials: Integers
     threads: dict[str, slice]
 
     def scan(
@@ -112,7 +110,6 @@ class ResourceRows:
                 vectors=batch.vectors,
                 created_us=batch.created_us,
                 tie_order=_tie_order(batch),
-                serials=batch.serials,
                 threads=_slices(batch.thread_ids),
             )
         return self._block

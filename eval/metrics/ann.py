@@ -1,13 +1,11 @@
 """How much of the exact answer an approximate index found; never called just "recall"."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from eval.metrics.base import Metric
-from eval.schema import PER_QUERY
 from recall.errors import InputError
 
 DEFAULT_CUTOFF = 10
@@ -40,48 +38,9 @@ def ann_recall(found_scores: ScoreList, exact_scores: ScoreList, k: int = DEFAUL
     return int(np.count_nonzero(found >= reachable[-1])) / reachable.size
 
 
-def ann_recall_scores(found: pl.DataFrame, exact: pl.DataFrame, *, k: int = DEFAULT_CUTOFF) -> pl.DataFrame:
-    """`ann_recall` of every query of the exact run, as the metric `ann_recall_at_K`.
-
-    Args:
-        found: Schema RUN, of the approximate index; a query that is not there found nothing and scores 0.
-        exact: Schema RUN, same queries and scope, every row scanned, to at least depth k.
-        k: 1 or more.
-
-    Returns:
-        Schema PER_QUERY, ordered by query_id, no null: a query with nothing to find has no row.
-
-    Raises:
-        InputError: k is under 1, or `found` has a query that `exact` has not.
-    """
-    _check_same_queries(found, exact)
-    found_by_query, exact_by_query = _scores_by_query(found), _scores_by_query(exact)
-    metric = f"ann_recall_at_{k}"
-
-    def rows() -> Iterator[tuple[str, str, float | None]]:
-        for query_id, scores in exact_by_query.items():
-            yield query_id, metric, ann_recall(found_by_query.get(query_id, []), scores, k)
-
-    return pl.DataFrame(list(rows()), schema=PER_QUERY, orient="row").sort("query_id")
-
-
 def _best(scores: ScoreList, k: int) -> npt.NDArray[np.float32]:
     descending: npt.NDArray[np.float32] = np.sort(np.asarray(scores, dtype=np.float32))[::-1]
     return descending[:k]
-
-
-def _scores_by_query(run: pl.DataFrame) -> dict[str, list[float]]:
-    grouped = run.group_by("query_id").agg("score")
-    return dict(zip(grouped["query_id"].to_list(), grouped["score"].to_list(), strict=True))
-
-
-def _check_same_queries(found: pl.DataFrame, exact: pl.DataFrame) -> None:
-    strange = found.join(exact, on="query_id", how="anti").get_column("query_id").unique().sort()
-    if not strange.is_empty():
-        raise InputError(
-            f"queries of the approximate run that the exact run lacks: {len(strange)}, first {strange[0]!r}; "
-            "retrieve both from the same collection in the same scope"
-        )
 
 
 METRICS = (

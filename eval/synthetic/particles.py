@@ -14,8 +14,8 @@ AFTER_VOWEL = {
     "이라": "라",
     "이야": "야",
     "이에요": "예요",
-    "이었": "였",
-    "이나": "나",
+    "이어야": "여야",
+    "이요": "요",
     "호칭": "",
 }
 """Particle after a final consonant to particle after a vowel."""

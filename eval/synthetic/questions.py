@@ -21,7 +21,8 @@ PLACES: dict[QueryType, tuple[Place, ...]] = {
 """Where queries of a type are asked, relative to the thread of the newest evidence, each equally likely."""
 ANY_PLACE: tuple[Place, ...] = ("same", "other", "other", "new")
 MESSAGES_BETWEEN = 6
-"""A query in the thread of its evidence comes at least so many messages later, where the thread is long enough."""
+"""A query in the thread of its evidence comes at least so many messages later; where the thread is too short, at its end
+if the type asks for this thread, else in a new one."""
 UNANSWERABLE_FROM = 0.3
 """Part of the time line after which unanswerable queries are asked: there must be something to be misled by."""
 LONG_PAUSE = timedelta(minutes=10)
@@ -90,7 +91,9 @@ class Questioner:
         after = anchor.created_at if anchor else self._first + (self._last - self._first) * UNANSWERABLE_FROM
         spots = [] if place == "new" else [spot for spot in self._spots if spot.asked_at > after]
         if anchor and place == "same":
-            spots = _late_enough([spot for spot in spots if spot.thread == anchor.thread], anchor)
+            same = [spot for spot in spots if spot.thread == anchor.thread]
+            late = [spot for spot in same if spot.position >= anchor.position + MESSAGES_BETWEEN]
+            spots = late or (same[-1:] if query_type == "single_thread" else [])
         if anchor and place == "other":
             spots = [spot for spot in spots if spot.thread != anchor.thread]
         return pick(self._rng, spots) if spots else self._new_thread(after)
@@ -131,9 +134,3 @@ def _question_frames(intent: Intent) -> Frames:
     if len(intent.facts) == 2:
         return topic.both
     return topic.asks if intent.facts[0].subject else topic.asks_self
-
-
-def _late_enough(spots: list[Spot], anchor: Said) -> list[Spot]:
-    """Those with some messages since the anchor; the last one where none has."""
-    late = [spot for spot in spots if spot.position >= anchor.position + MESSAGES_BETWEEN]
-    return late or spots[-1:]

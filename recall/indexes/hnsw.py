@@ -23,6 +23,9 @@ TIE_SLACK = 8
 WIDENING = 4
 """A search widens to this many times what was wanted, or 1 / this of the graph; beyond, an exact scan is cheaper."""
 
+LEAST_ALIVE = 0.8
+"""Share of a graph's nodes that have rows; with fewer, searches end among the dead and the graph is built anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class GraphSettings:
@@ -144,22 +147,18 @@ class _Graph:
         self._index = _empty_index(block.vectors.shape[1])
         self._capacity = 0
         self._node_of: dict[bytes, int] = {}
-        self._serials: Integers = np.empty(0, dtype=np.int64)
-        self._nodes: Integers = np.empty(0, dtype=np.int64)
         self._block: RowBlock | None = None
         self.follow(block)
 
     def follow(self, block: RowBlock) -> bool:
-        """Take over a newer block; False where most nodes would have no row, and a new graph is due."""
+        """Take over a newer block; False where too many nodes would have no row, and a new graph is due."""
         if block is self._block:
             return True
         nodes, first_rows = self._enrol(block)
-        if len(self._node_of) > 2 * np.unique(nodes).size:
+        if np.unique(nodes).size < LEAST_ALIVE * len(self._node_of):
             return False
         self._insert(block.vectors[first_rows])
         self._block = block
-        by_serial = np.argsort(block.serials)
-        self._serials, self._nodes = block.serials[by_serial], nodes[by_serial]
         self._rows_by_node = np.argsort(nodes, kind="stable")
         self._starts = np.searchsorted(nodes[self._rows_by_node], np.arange(len(self._node_of) + 1))
         return True
@@ -186,14 +185,10 @@ class _Graph:
 
     def _enrol(self, block: RowBlock) -> tuple[Integers, list[int]]:
         """The node of every row, and the first row of every node that is new."""
-        nodes = np.full(len(block), -1, dtype=np.int64)
-        if self._serials.size:
-            places = np.minimum(np.searchsorted(self._serials, block.serials), self._serials.size - 1)
-            is_known = self._serials[places] == block.serials
-            nodes[is_known] = self._nodes[places[is_known]]
+        nodes = np.empty(len(block), dtype=np.int64)
         first_rows = []
-        for row in np.flatnonzero(nodes < 0).tolist():
-            digest = hashlib.sha256(block.vectors[row].data).digest()
+        for row, vector in enumerate(block.vectors):
+            digest = hashlib.sha256(vector.data).digest()
             if digest not in self._node_of:
                 self._node_of[digest] = len(self._node_of)
                 first_rows.append(row)

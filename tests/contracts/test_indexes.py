@@ -65,7 +65,7 @@ def found(ranking):
 
 
 # Few directions, so that equal vectors and equal scores are common.
-DIRECTIONS = [unit(a, b, c) for a in (-1, 0, 1) for b in (-1, 0, 1) for c in (0, 2) if (a, b, c) != (0, 0, 0)]
+DIRECTIONS = [unit(a, b, c) for a in (-1, 1) for b in (-1, 0, 1) for c in (0, 2)]
 IDS = ["a", "b", "가", "나", "🙂", "z\0", "z", "é"]
 ENTRIES = st.builds(
     entry,
@@ -215,6 +215,18 @@ def test_equal_vectors_come_in_the_order_of_time_position_and_id(index):
     rows = [entry("나", at=1), entry("가", at=1), entry("late", at=9), entry("p1", at=1, position=1), entry("first")]
     index.add(rows, np.tile(unit(1, 1), (5, 1)))
     assert index.search(unit(1, 0), ANA, 4).message_ids == ("first", "가", "나", "p1")
+
+
+def test_equal_times_and_positions_in_two_threads_come_in_the_order_of_their_ids(index):
+    rows = [entry("b", thread="t1"), entry("a", thread="t2"), entry("c", thread="t0")]
+    index.add(rows, np.tile(unit(1, 1), (3, 1)))
+    assert index.search(unit(1, 0), ANA, 3).message_ids == ("a", "b", "c")
+
+
+def test_different_vectors_of_equal_rounded_score_are_cut_by_the_tie_rule(index):
+    # cos of .0001 is 1 - 5e-9 and cos of .0002 is 1 - 2e-8: both 1.000000, and the farther one is older.
+    index.add([entry("near", at=1), entry("old")], np.array([[1.0, 0.0001], [1.0, 0.0002]]))
+    assert found(index.search(unit(1, 0), ANA, 1)) == [("old", 1.0)]
 
 
 def test_a_thousand_equal_vectors_are_cut_by_the_tie_rule(index):
@@ -398,6 +410,27 @@ class TestWhichStructureAnswers:
         index.add(entries(30), random_units(30))
         with pytest.raises(RuntimeError, match="something else"):
             index.search(random_units(1)[0], ANA, 3)
+
+    def test_a_graph_still_answers_after_all_of_its_vectors_were_replaced(self, hnsw):
+        query = random_units(1)[0]
+        index = hnsw()
+        for seed in range(1, 6):
+            noisy = query + 0.1 * random_units(1000, seed=seed)
+            near = (noisy / np.linalg.norm(noisy, axis=1, keepdims=True)).astype(np.float32)
+            for vectors in (near, -near):
+                index.add(entries(1000), vectors)
+                index.search(query, ANA, 10)
+        ranking = index.search(query, ANA, 10)
+        assert (len(ranking.message_ids), ranking.searched_by) == (10, "graph")
+
+    def test_a_graph_is_the_same_for_the_same_seed_and_another_for_another(self, hnsw):
+        vectors, queries = random_units(2000, seed=14), random_units(50, seed=15)
+        answers = []
+        for seed in (1, 1, 2):
+            index = hnsw(m=3, ef_construction=8, ef_search=1, seed=seed)
+            index.add(entries(2000), vectors)
+            answers.append([index.search(query, ANA, 10).message_ids for query in queries])
+        assert answers[0] == answers[1] != answers[2]
 
     def test_ef_is_the_depth_where_that_is_larger(self, hnsw, monkeypatch):
         import hnswlib

@@ -1,23 +1,16 @@
 """ann_recall against a literal count, its ties, its borders and its table."""
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.metrics.ann import ann_recall, ann_recall_scores
-from eval.schema import PER_QUERY, RUN
+from eval.metrics.ann import ann_recall
 from recall.errors import InputError
 
 untimed = settings(deadline=None)
 # Few distinct scores make ties common.
 score_lists = st.lists(st.sampled_from([0.9, 0.7, 0.699999, 0.5, 0.0, -0.3]), max_size=14)
-
-
-def run_of(scores_of):
-    rows = [(q, rank, f"m{rank}", s) for q, scores in scores_of.items() for rank, s in enumerate(scores, start=1)]
-    return pl.DataFrame(rows, schema=RUN, orient="row")
 
 
 @untimed
@@ -77,23 +70,3 @@ def test_float32_scores_of_the_kernel_are_compared_as_they_are():
 def test_a_k_under_one_is_refused(k):
     with pytest.raises(InputError, match=f"k is {k}, expected 1 or more"):
         ann_recall([0.5], [0.5], k=k)
-
-
-def test_the_table_has_one_named_row_per_query_of_the_exact_run():
-    exact = run_of({"질문": [0.9, 0.8], "🎯": [0.4], "a": [0.6, 0.5]})
-    found = ann_recall_scores(run_of({"🎯": [0.4], "질문": [0.9, 0.1]}), exact)
-    rows = [("a", "ann_recall_at_10", 0.0), ("질문", "ann_recall_at_10", 0.5), ("🎯", "ann_recall_at_10", 1.0)]
-    assert found.equals(pl.DataFrame(rows, schema=PER_QUERY, orient="row"))
-
-
-def test_the_name_of_the_metric_has_its_k():
-    assert ann_recall_scores(run_of({"q": [0.1]}), run_of({"q": [0.1]}), k=5)["metric"].to_list() == ["ann_recall_at_5"]
-
-
-def test_two_runs_without_hits_give_an_empty_table_of_the_right_schema():
-    assert ann_recall_scores(run_of({}), run_of({})).equals(PER_QUERY.to_frame())
-
-
-def test_a_query_that_the_exact_run_lacks_is_named():
-    with pytest.raises(InputError, match="the exact run lacks: 1, first 'b'"):
-        ann_recall_scores(run_of({"a": [0.1], "b": [0.1]}), run_of({"a": [0.1]}))

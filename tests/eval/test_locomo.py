@@ -271,6 +271,7 @@ ONE_FAULT = {
     "a question that is a text": (replaced("Why?", "qa", 3), "[0].qa[3] is 'Why?', expected an object"),
     "no question": (removed("qa", 0, "question"), "[0].qa[0].question is missing, expected a text"),
     "category 6": (replaced(6, "qa", 0, "category"), "[0].qa[0].category is 6, expected 1, 2, 3, 4 or 5"),
+    "category true": (replaced(True, "qa", 0, "category"), "[0].qa[0].category is true, expected a whole number"),
     "no evidence": (removed("qa", 0, "evidence"), "[0].qa[0].evidence is missing, expected a list"),
     "evidence as a text": (replaced("D1:1", "qa", 0, "evidence"), "[0].qa[0].evidence is 'D1:1', expected a list"),
     "no date": (

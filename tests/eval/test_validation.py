@@ -156,7 +156,7 @@ ONE_FAULT = {
         "use null for a new thread",
     ),
     "a query is asked in an unknown resource": (
-        changed("queries", resource_id={"q3": "r9"}),
+        changed("queries", resource_id={"q3": "r9"}, thread_id={"q3": "t1"}),
         "queries are asked in resources without messages, in 1 row: 'r9'",
     ),
     "an answerable query has no relevant message": (
@@ -256,6 +256,12 @@ def test_every_fault_of_every_table_is_reported_at_once():
     found = faults(**frames)
     assert [start for start in beginnings if not any(fault.startswith(start) for fault in found)] == []
     assert len(found) == len(beginnings)
+
+
+def test_a_judgement_of_a_message_that_repeats_is_counted_once():
+    frames = added("messages", message("m4", "t3", 1, resource_id="r2"))
+    frames["qrels"] = changed("qrels", message_id={1: "m4"})["qrels"]
+    assert any("in 1 row: ('q1', 'm4'); nothing is recalled across" in fault for fault in faults(**frames))
 
 
 def test_times_of_a_wrong_zone_are_still_compared():

@@ -1,0 +1,115 @@
+"""The sweep's numbers are those of the engine, run configuration by configuration."""
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from eval.evaluation import Prepared, evaluate, prepare, relevant_ids, sweep
+from eval.loaders.locomo import load_locomo
+from eval.metrics.context import context_scores
+from eval.metrics.summary import summarise
+from eval.onepass import CONTEXT_METRICS, Grid
+from eval.runner import queries_of
+from eval.system import Parts, assemble
+from recall.embedders.sentence_transformer import SentenceTransformerEmbedder
+from recall.indexes.hnsw import HnswIndex
+from recall.retrievers.dense import DenseRetriever
+from recall.schema import RecallOptions, RequestContext
+from recall.stores.memory import InMemoryStore
+
+GRID = Grid([1, 2, 3, 5, 8, 20, 50], list(itertools.product(range(4), range(4))), [None, 0.05, 0.2, 0.3, 0.5])
+SCOPES = ("resource", "thread")
+CONFIGURATIONS = 60
+
+
+def sample_of(table: pl.DataFrame, seed: int) -> list[dict]:
+    """Random rows of a sweep."""
+    chosen = np.random.default_rng(seed).choice(table.height, CONFIGURATIONS, replace=False)
+    return [table.row(int(number), named=True) for number in chosen]
+
+
+def options_of(row: dict) -> RecallOptions:
+    window = {"before": row["before"], "after": row["after"]}
+    return RecallOptions(row["top_k"], message_range=window, scope=row["scope"], threshold=row["threshold"])
+
+
+def means_by_engine(prepared: Prepared, options: RecallOptions) -> dict[str, float | None]:
+    """The context metrics of one configuration, from one `recall` of the engine for every query."""
+    contexts = {}
+    for query in queries_of(prepared.collection):
+        context = RequestContext(thread_id=query.thread_id, resource_id=query.resource_id)
+        found = prepared.system.engine.recall(query.text, options, context, before=query.asked_at)
+        contexts[query.query_id] = [item.message.message_id for item in found.context]
+    relevant = {query_id: ids for query_id, ids in relevant_ids(prepared.collection).items() if ids}
+    scored = {query_id: contexts[query_id] for query_id in relevant}
+    values = summarise(context_scores(scored, relevant, prepared.tokens_by_id()))
+    return {name: entry["value"] for name, entry in values.items()}
+
+
+@pytest.mark.parametrize("index", ["exact", "hnsw"])
+def test_sixty_random_configurations_on_a_small_collection(prepared: Callable[[str], Prepared], index: str) -> None:
+    held = prepared(index)
+    table = sweep(held, GRID, SCOPES, max_tokens=500).tables["sweep"]
+    for row in sample_of(table, seed=1):
+        expected = means_by_engine(held, options_of(row))
+        for metric in CONTEXT_METRICS:
+            assert row[metric] == pytest.approx(expected[metric], abs=1e-12), (row, metric)
+
+
+@pytest.mark.parametrize("index", ["exact", "hnsw"])
+def test_eval_prints_what_the_sweep_prints(prepared: Callable[[str], Prepared], index: str) -> None:
+    held = prepared(index)
+    found = sweep(held, GRID, SCOPES, max_tokens=500)
+    for row in sample_of(found.tables["sweep"], seed=2)[:20]:
+        metrics = evaluate(held, options_of(row)).body["metrics"]
+        for metric in CONTEXT_METRICS:
+            assert row[metric] == pytest.approx(metrics[metric]["value"], abs=1e-12)
+
+
+def test_the_chosen_row_has_the_metrics_of_its_own_evaluation(prepared: Callable[[str], Prepared]) -> None:
+    held = prepared("exact")
+    body = sweep(held, GRID, SCOPES, max_tokens=300).body
+    knobs = body["configuration"]
+    alone = evaluate(
+        held,
+        RecallOptions(
+            knobs["top_k"],
+            message_range=knobs["message_range"],
+            scope=knobs["scope"],
+            threshold=knobs["threshold"],
+        ),
+    ).body
+    assert body["metrics"].keys() == alone["metrics"].keys()
+    for name, entry in alone["metrics"].items():
+        assert body["metrics"][name] == {"value": pytest.approx(entry["value"], abs=1e-12), "n": entry["n"]}
+    assert body["by_type"].keys() == alone["by_type"].keys()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("LOCOMO_PATH" not in os.environ, reason="LOCOMO_PATH does not name LoCoMo's JSON file")
+def test_sixty_random_configurations_on_real_conversations() -> None:
+    collection = load_locomo(os.environ["LOCOMO_PATH"])
+    parts = Parts(
+        embedder=SentenceTransformerEmbedder,
+        index=HnswIndex,
+        retriever=lambda embedder, index: DenseRetriever(embedder, index),
+        store=InMemoryStore,
+    )
+    system = assemble(parts, {"index": "hnsw", "retriever": "dense"}, depth=60)
+    system.ingest(collection)
+    held = prepare(collection, system, depth=60)
+    table = sweep(held, GRID, SCOPES, max_tokens=500).tables["sweep"]
+    for row in sample_of(table, seed=3):
+        metrics = evaluate(held, options_of(row)).body["metrics"]
+        for metric in CONTEXT_METRICS:
+            assert row[metric] == pytest.approx(metrics[metric]["value"], abs=1e-12), row
+
+
+def test_the_cache_of_the_tests_lies_apart(prepared: Callable[[str], Prepared], tmp_path: Path) -> None:
+    prepared("exact")
+    assert list((tmp_path / "embeddings").glob("*.sqlite"))
