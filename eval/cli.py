@@ -124,7 +124,9 @@ def _show_collection(described: Mapping[str, Any], options: argparse.Namespace) 
     if options.json:
         sys.stdout.write(to_json(described))
     else:
-        terminal.console().print(terminal.collection_table(described))
+        screen = terminal.console()
+        for part in terminal.collection_parts(described):
+            screen.print(part)
     return DONE
 
 

@@ -17,7 +17,14 @@ import polars as pl
 
 from eval.atomic import atomic_folder, output_errors
 from eval.casting import cast_losslessly
-from eval.collection_manifest import FORMAT_VERSION, MANIFEST_KEYS, manifest_bytes, manifest_faults, read_manifest
+from eval.collection_manifest import (
+    FORMAT_VERSION,
+    MANIFEST_KEYS,
+    ManifestFile,
+    manifest_bytes,
+    manifest_faults,
+    read_manifest,
+)
 from eval.errors import CollectionError, OutputError
 from eval.schema import TestCollection
 from eval.validation import KEYS, SCHEMAS, faults
@@ -104,23 +111,23 @@ def read_collection(folder: Path) -> TestCollection:
     if fault := _folder_fault(folder):
         raise CollectionError(_what(folder), [fault])
     found: list[str] = []
-    manifest: dict[str, Any] = {}
-    checksums: dict[str, str] = {}
+    described = ManifestFile({}, {})
     tables: dict[str, pl.DataFrame] = {}
     try:
-        manifest, checksums = read_manifest(folder / MANIFEST_FILE)
+        described = read_manifest(folder / MANIFEST_FILE)
     except CollectionError as error:
         found += error.faults
     for name in SCHEMAS:
         try:
-            tables[name] = _read_table(folder / _file_name(name), checksums.get(_file_name(name)))
+            tables[name] = _read_table(folder / _file_name(name), described.checksums.get(_file_name(name)))
         except CollectionError as error:
             found += error.faults
     if len(tables) == len(SCHEMAS):
-        found += _collection_faults(tables, manifest) if manifest else faults(**tables)
+        # A manifest that cannot be read is one fault, not one for each of its keys.
+        found += faults(**tables) if found else _collection_faults(tables, described.manifest)
     if found:
         raise CollectionError(_what(folder), found)
-    return _sorted_collection(tables, manifest)
+    return _sorted_collection(tables, described.manifest)
 
 
 def _folder_fault(folder: Path) -> str | None:

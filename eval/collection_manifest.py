@@ -1,5 +1,6 @@
 """The manifest of a test collection: what it must say, and its YAML file."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +27,15 @@ class _TreeLoader(yaml.SafeLoader):
 
 
 class _TreeDumper(yaml.SafeDumper):
-    """Writes a value that occurs twice twice."""
+    """Writes what `_TreeLoader` reads back as it was."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """True: no aliases."""
+        """True: a value that occurs twice is written twice."""
         return True
+
+    def represent_scalar(self, tag: str, value: str, style: str | None = None) -> yaml.ScalarNode:
+        """The scalar, with escapes where a line break such as U+0085 would otherwise come back as a space."""
+        return super().represent_scalar(tag, value, style if value.isprintable() else '"')
 
 
 class ManifestFile(NamedTuple):
@@ -92,8 +97,8 @@ def _plain_faults(value: object, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         for number, part in enumerate(value):
             yield from _plain_faults(part, f"{path}[{number}]")
-    elif type(value) not in _PLAIN:
-        yield f"{quoted(path)} is {_shown(value)}, expected text, numbers, booleans, lists or mappings of them"
+    elif type(value) not in _PLAIN or (isinstance(value, float) and not math.isfinite(value)):
+        yield f"{quoted(path)} is {_shown(value)}, expected text, finite numbers, booleans, lists or mappings of them"
     elif isinstance(value, str) and not _is_unicode(value):
         yield f"{quoted(path)} holds half of a surrogate pair, which UTF-8 cannot store; replace it"
 

@@ -169,7 +169,7 @@ def _system(settings: Any, advance: Callable[[int, int], None]) -> System:
 
 def _read(kind: str, path: str) -> TestCollection:
     settings = compose([f"collection={kind}"])
-    if "path" not in settings.collection:
+    if "path" not in set(settings.collection):  # "in" alone takes a missing value for an absent key
         raise ConfigError(f"format {kind!r} is generated, not read; use `recall collection generate collection={kind}`")
     settings.collection.path = path
     collection: TestCollection = build(settings, "collection")

@@ -117,15 +117,26 @@ def key_values(title: str, pairs: Iterable[tuple[str, Any]]) -> Table:
     """Two columns: what, and how much."""
     table = Table(title=title, show_header=False)
     table.add_column("what")
-    table.add_column("value", justify="right")
+    table.add_column("value", justify="right", overflow="fold")
     for key, value in pairs:
         table.add_row(Text(printable(str(key))), Text(printable(_number(value) if value is None else _plain(value))))
     return table
 
 
-def collection_table(described: Mapping[str, Any]) -> Table:
-    """A collection's description, nested keys dotted."""
-    return key_values(str(described.get("name", "collection")), _flat("", described))
+def collection_parts(described: Mapping[str, Any]) -> list[RenderableType]:
+    """A collection's description: single values, distributions, and what its loader noted."""
+    values, spreads = _flat(described), _spreads(described)
+    parts: list[RenderableType] = [key_values(str(described["name"]), values)]
+    if spreads:
+        headings = list(next(iter(spreads.values())))
+        table = Table(title="Distributions")
+        table.add_column("what")
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        for name, spread in spreads.items():
+            table.add_row(name, *(_number(spread[heading]) for heading in headings))
+        parts.append(table)
+    return [*parts, *(Text(f"Note: {printable(note)}") for note in described.get("notes", []))]
 
 
 def search_parts(found: Mapping[str, Any]) -> list[RenderableType]:
@@ -163,16 +174,28 @@ def _line(message: Mapping[str, Any], *, is_hit: bool) -> Text:
     return Text(printable(text), style="bold" if is_hit else "dim")
 
 
-def _flat(prefix: str, value: Any) -> Iterable[tuple[str, Any]]:
-    """(dotted key, value) of nested mappings; lists item by item."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flat(f"{prefix}.{key}".lstrip("."), inner)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _flat(prefix, item)
-    else:
-        yield prefix, value
+def _flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """(dotted key, value) of nested mappings, without distributions and lists."""
+    found: list[tuple[str, Any]] = []
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            found += [] if _is_spread(inner) else _flat(inner, f"{prefix}{key}.")
+        elif not isinstance(inner, list):
+            found.append((f"{prefix}{key}", inner))
+    return found
+
+
+def _spreads(value: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[str, Any]]:
+    """Dotted key to each distribution in nested mappings."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            found |= {f"{prefix}{key}": inner} if _is_spread(inner) else _spreads(inner, f"{prefix}{key}.")
+    return found
+
+
+def _is_spread(value: Mapping[str, Any]) -> bool:
+    return "p50" in value
 
 
 def _thinned(front: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> list[Mapping[str, Any]]:

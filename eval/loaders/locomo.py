@@ -127,6 +127,7 @@ def _add_questions(questions: Node, sample_id: str, *, turns: Mapping[_Turn, str
         category = node.get("category").whole_number()
         if category not in _TYPES:
             node.get("category").unexpected("1, 2, 3, 4 or 5")
+        # thread_id and asked_at stay null: the questions are about the conversation as a whole, asked after it.
         rows.queries.append(
             {
                 "query_id": query_id,

@@ -13,8 +13,8 @@ LENGTH_SPREAD = 0.35
 """Share of its messages that a thread gives to another, at most; the sum stays."""
 EARLY_SHARE = 0.4
 """Part of a thread in which early exchanges lie."""
-WASTED_PER_THREAD = LARGEST_EXCHANGE - 1
-"""Messages of a thread that may be too few for the exchange that has to be placed."""
+WASTED_PER_THREAD = 1
+"""Messages that may be left over where no other exchange fits: large ones are placed first, so pairs come last."""
 
 
 def thread_lengths(rng: np.random.Generator, threads: int, mean: int) -> list[int]:
@@ -63,10 +63,9 @@ def lay_out(
 ) -> list[list[Exchange]]:
     """The exchanges of every thread in order; each thread is exactly as long as asked.
 
-    Tellings of one fact go to different threads where there is room.
+    Tellings of one fact go to different threads where there is room. Large exchanges are placed first.
     """
     threads: list[list[Exchange]] = [[] for _ in lengths]
-    # Large ones first: small ones still fit into what is left.
     for exchange in sorted(shuffled(rng, needed), key=lambda exchange: -exchange.size):
         pick(rng, _roomy(threads, lengths, exchange)).append(exchange)
     for thread, length in zip(threads, lengths, strict=True):

@@ -21,8 +21,8 @@ PLACES: dict[QueryType, tuple[Place, ...]] = {
 """Where queries of a type are asked, relative to the thread of the newest evidence, each equally likely."""
 ANY_PLACE: tuple[Place, ...] = ("same", "other", "other", "new")
 MESSAGES_BETWEEN = 6
-"""A query in the thread of its evidence comes at least so many messages later; where the thread is too short, at its end
-if the type asks for this thread, else in a new one."""
+"""Messages between evidence and a query in the same thread. Where there are fewer, single_thread asks at the thread's
+end and the other types ask in a new one."""
 UNANSWERABLE_FROM = 0.3
 """Part of the time line after which unanswerable queries are asked: there must be something to be misled by."""
 LONG_PAUSE = timedelta(minutes=10)

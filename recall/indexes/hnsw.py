@@ -22,7 +22,6 @@ TIE_SLACK = 8
 """Neighbours fetched beyond the depth, so that scores equal after rounding are ordered by the tie rule."""
 WIDENING = 4
 """A search widens to this many times what was wanted, or 1 / this of the graph; beyond, an exact scan is cheaper."""
-
 LEAST_ALIVE = 0.8
 """Share of a graph's nodes that have rows; with fewer, searches end among the dead and the graph is built anew."""
 
@@ -129,9 +128,11 @@ class HnswIndex:
             return None
         is_visible = None if before is None else block.created_before(before)
         with self._lock:
-            graph = self._graphs.get(resource_id)
+            # Taken out while it changes, so that an interruption leaves no half-built graph.
+            graph = self._graphs.pop(resource_id, None)
             if graph is None or not graph.follow(block):
-                graph = self._graphs[resource_id] = _Graph(self._settings, block)
+                graph = _Graph(self._settings, block)
+            self._graphs[resource_id] = graph
             rows = graph.rows_near(query, depth, is_visible)
         return None if rows is None else replace(block.rank(query, rows, depth), searched_by="graph")
 

@@ -64,6 +64,10 @@ def found(ranking):
     return list(zip(ranking.message_ids, ranking.scores.tolist(), strict=True))
 
 
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
 # Few directions, so that equal vectors and equal scores are common.
 DIRECTIONS = [unit(a, b, c) for a in (-1, 1) for b in (-1, 0, 1) for c in (0, 2)]
 IDS = ["a", "b", "가", "나", "🙂", "z\0", "z", "é"]
@@ -224,9 +228,11 @@ def test_equal_times_and_positions_in_two_threads_come_in_the_order_of_their_ids
 
 
 def test_different_vectors_of_equal_rounded_score_are_cut_by_the_tie_rule(index):
-    # cos of .0001 is 1 - 5e-9 and cos of .0002 is 1 - 2e-8: both 1.000000, and the farther one is older.
-    index.add([entry("near", at=1), entry("old")], np.array([[1.0, 0.0001], [1.0, 0.0002]]))
-    assert found(index.search(unit(1, 0), ANA, 1)) == [("old", 1.0)]
+    # Both cosines are .900000 at six decimals; the farther row is the older.
+    near, farther = unit(0.9000004, 0.4358891), unit(0.9000001, 0.4358897)
+    assert near @ unit(1, 0) > farther @ unit(1, 0)
+    index.add([entry("near", at=1), entry("old")], np.array([near, farther]))
+    assert index.search(unit(1, 0), ANA, 1).message_ids == ("old",)
 
 
 def test_a_thousand_equal_vectors_are_cut_by_the_tie_rule(index):
@@ -397,6 +403,19 @@ class TestWhichStructureAnswers:
         index.add(entries(30), random_units(30))
         ranking = index.search(random_units(30)[4], ANA, 3)
         assert (ranking.message_ids[0], ranking.searched_by) == ("ana-4", "exact")
+
+    def test_an_interrupted_build_leaves_no_half_built_graph(self, hnsw, monkeypatch):
+        import hnswlib
+
+        index, vectors = hnsw(), random_units(400)
+        index.add(entries(200), vectors[:200])
+        index.search(vectors[0], ANA, 1)
+        index.add(entries(400)[200:], vectors[200:])
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(hnswlib.Index, "add_items", interrupt)
+            index.search(vectors[0], ANA, 1)
+        assert [index.search(v, ANA, 1).message_ids[0] for v in vectors] == [f"ana-{n}" for n in range(400)]
+        assert index.search(vectors[0], ANA, 1).searched_by == "graph"
 
     def test_another_failure_of_hnswlib_is_not_swallowed(self, hnsw, monkeypatch):
         import hnswlib

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.collection import build_collection, collection_sha256, read_collection, write_collection
+from eval.collection_manifest import manifest_bytes, read_manifest
 from eval.errors import CollectionError, OutputError
 from eval.loaders.saved import load_saved
 from eval.schema import MESSAGES, QRELS, QUERIES
@@ -97,6 +98,21 @@ def test_the_manifest_keeps_parameters_and_notes():
     built = collection(notes=["one repaired"], generator={"seed": 7, "parameters": {"share": 0.5, "empty": None}})
     assert built.manifest["notes"] == ["one repaired"]
     assert built.manifest["generator"] == {"seed": 7, "parameters": {"share": 0.5, "empty": None}}
+
+
+@given(text=st.text(st.sampled_from("a: -#'\"\n\r\t\0\x85\u2028\ufeff\ufffe\x1b한😀"), max_size=6))
+@settings(deadline=None)
+def test_any_text_in_a_manifest_file_comes_back_as_it_was(text, tmp_path_factory):
+    path = tmp_path_factory.mktemp("manifest") / "manifest.yaml"
+    path.write_bytes(manifest_bytes({"notes": [text], text: 1}, {}))
+    assert read_manifest(path).manifest == {"notes": [text], text: 1}
+
+
+def test_a_manifest_without_any_key_reports_them_all(folder):
+    (folder / "manifest.yaml").write_text("{}")
+    with pytest.raises(CollectionError) as caught:
+        read_collection(folder)
+    assert len(caught.value.faults) == len(("format_version", "notes", *MANIFEST))
 
 
 def test_a_list_that_occurs_twice_in_a_manifest_can_be_read_back(tmp_path):
@@ -207,9 +223,10 @@ def test_a_manifest_needs_each_of_its_texts(key, value):
     ("extra", "fault"),
     [
         ({"notes": "one"}, "notes is 'one', expected a list of texts"),
-        ({"seed": np.int64(3)}, r"'seed' is '3' \(int64\), expected text, numbers"),
+        ({"seed": np.int64(3)}, r"'seed' is '3' \(int64\), expected text, finite numbers"),
         ({"a": {"b": [NOON]}}, r"'a.b\[0\]' is '2024-05-01 12:00:00\+00:00' \(datetime\)"),
         ({"notes": ["cut \ud83d"]}, r"'notes\[0\]' holds half of a surrogate pair"),
+        ({"a": float("nan")}, r"'a' is 'nan' \(float\), expected text, finite numbers"),
         ({"a": {1: 2}}, r"the key '1' \(int\) is not a text"),
     ],
 )
@@ -361,7 +378,7 @@ def test_faults_of_several_files_are_reported_together(folder):
 
 
 MANIFESTS = {
-    "empty": (b"", "holds missing, expected keys with values"),
+    "blank": (b"", "holds missing, expected keys with values"),
     "a list": (b"- a", "expected keys with values"),
     "not YAML": (b"a: [", "is not YAML"),
     "binary": (b"\xff\x00\x01", "is not YAML"),

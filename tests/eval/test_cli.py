@@ -1,0 +1,281 @@
+"""The command line: results as one JSON document, and one clear sentence for everything that is wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import polars as pl
+import pytest
+
+from eval.cli import main
+
+SMOKE = "experiment=smoke"
+SCHEMA = json.loads((Path(__file__).parents[2] / "eval" / "results.schema.json").read_text())
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECALL_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def run_folders(folder: Path) -> list[Path]:
+    return sorted((folder / "runs").glob("*")) if (folder / "runs").exists() else []
+
+
+def comparable(document: dict) -> dict:
+    """A results document without what may differ between two runs."""
+    manifest = {key: value for key, value in document["manifest"].items() if key not in ("created", "machine", "cache")}
+    return {**document, "timings_ms": None, "manifest": manifest}
+
+
+def test_eval_prints_one_document_of_the_schema(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("eval", SMOKE, "--json")
+    document = json.loads(out)
+    jsonschema.validate(document, SCHEMA)
+    (folder,) = run_folders(tmp_path)
+    assert (code, document) == (0, json.loads((folder / "results.json").read_text()))
+    assert "Traceback" not in err
+
+
+def test_every_metric_of_the_contract_is_there(run: Run) -> None:
+    metrics = json.loads(run("eval", SMOKE, "--json")[1])["metrics"]
+    at_k = {f"{name}_at_{k}" for name in ("recall", "hit", "all", "precision") for k in (1, 3, 5, 10, 20, 50)}
+    context = {"evidence_recall", "evidence_all", "evidence_any"}
+    context |= {"context_precision", "context_messages", "context_tokens"}
+    assert at_k | context | {"ndcg_at_10", "mrr", "map"} <= metrics.keys()
+
+
+def test_a_run_folder_has_every_table(run: Run, tmp_path: Path) -> None:
+    run("sweep", SMOKE, "--json")
+    (folder,) = run_folders(tmp_path)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"results.json", "run.parquet", "timings.parquet", "per_query.parquet", "sweep.parquet"}
+    assert pl.read_parquet(folder / "sweep.parquet").height == 6 * 3 * 3
+
+
+def test_a_sweep_prints_its_front_its_best_and_the_default(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("sweep", SMOKE)
+    assert code == 0
+    assert "Pareto front" in out
+    assert "Best within 500 tokens" in out
+    assert "│ default │ 4     │ 1/1" in out
+    assert out.splitlines()[-1] == str(run_folders(tmp_path)[0])
+
+
+def test_a_sweep_document_fits_the_schema(run: Run) -> None:
+    document = json.loads(run("sweep", SMOKE, "--json")[1])
+    jsonschema.validate(document, SCHEMA)
+    tokens = [row["metrics"]["context_tokens"] for row in document["front"]]
+    assert tokens == sorted(tokens)
+    assert document["best"]["configuration"] == document["configuration"]
+
+
+@pytest.mark.parametrize("command", ["eval", "sweep"])
+def test_a_second_run_gives_the_same_document(run: Run, command: str) -> None:
+    first, second = (json.loads(run(command, SMOKE, "--json")[1]) for _ in range(2))
+    assert json.dumps(comparable(first)) == json.dumps(comparable(second))
+    assert second["manifest"]["cache"]["misses"] == 0
+
+
+def test_a_multirun_runs_every_combination_and_compares(run: Run) -> None:
+    words = ("eval", "-m", SMOKE, "index=exact,hnsw", "recall.scope=thread,resource")
+    jobs = json.loads(run(*words, "--json")[1])["jobs"]
+    seen = [(job["system"]["index"]["_target_"].rpartition(".")[2], job["configuration"]["scope"]) for job in jobs]
+    assert seen == [(index, scope) for index in ("ExactIndex", "HnswIndex") for scope in ("thread", "resource")]
+    _, out, _ = run(*words)
+    assert out.count("4 jobs") == 1
+    assert "index=hnsw" in out
+
+
+def test_results_are_tracked_in_mlflow(run: Run, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    code, out, _ = run("eval", SMOKE, "tracking=mlflow")
+    uri = f"sqlite:///{tmp_path / 'home' / 'mlflow.db'}"
+    client = MlflowClient(uri)
+    (tracked,) = client.search_runs([client.get_experiment_by_name("recall").experiment_id])
+    (folder,) = run_folders(tmp_path)
+    document = json.loads((folder / "results.json").read_text())
+    assert code == 0
+    assert f"mlflow ui --backend-store-uri {uri}" in out
+    assert tracked.data.metrics["recall_at_5"] == document["metrics"]["recall_at_5"]["value"]
+    assert tracked.data.params["configuration.top_k"] == "4"
+    assert {file.path for file in client.list_artifacts(tracked.info.run_id)} == {p.name for p in folder.iterdir()}
+
+
+def test_partial_ranges_keep_the_default_of_the_other_side(run: Run) -> None:
+    document = json.loads(run("eval", SMOKE, "recall.message_range={before: 3}", "--json")[1])
+    assert document["configuration"]["message_range"] == {"before": 3, "after": 1}
+
+
+def test_search_shows_hits_windows_block_and_timings(run: Run) -> None:
+    code, out, _ = run("search", "where do I live?", "--set", SMOKE)
+    assert code == 0
+    for part in ("4 hits for", "window (the hit is bold)", "<remembered_messages>", "embed", "search", "window"):
+        assert part in out
+
+
+def test_search_in_a_thread_tells_its_messages_from_the_block(run: Run) -> None:
+    run("collection", "generate", "collection=tiny", "--out", "made")
+    messages = pl.read_parquet("made/messages.parquet")
+    thread, resource, text = messages.select("thread_id", "resource_id", "text").row(0)
+    source = ("--set", "collection=saved", "--set", "collection.path=made", "--set", "embedder=hashing")
+    found = json.loads(run("search", text, *source, "--thread", thread, "--resource", resource, "--json")[1])
+    assert found["hits"][0]["score"] == pytest.approx(1.0)
+    assert {message["thread_id"] for message in found["this_thread"]} == {thread}
+
+
+def test_a_collection_is_generated_validated_and_described(run: Run, tmp_path: Path) -> None:
+    assert run("collection", "generate", "collection=tiny", "--out", "made")[0] == 0
+    code, out, _ = run("collection", "validate", "made", "--json")
+    assert (code, json.loads(out)["counts"]["messages"] > 0) == (0, True)
+    assert "tiny" in run("collection", "describe", "made")[1]
+    document = json.loads(run("eval", SMOKE, "collection=saved", "collection.path=made", "--json")[1])
+    assert document["collection"]["sha256"] == json.loads(out)["sha256"]
+
+
+WRONG_SETTINGS = [
+    ("recall.top_k=0", "recall.top_k is 0, expected an integer from 1 to 100000"),
+    ("recall.top_k=x", "recall.top_k is 'x', expected an integer"),
+    ("recall.top_k=1.5", "recall.top_k is 1.5, expected an integer"),
+    ("recall.top_k=true", "recall.top_k is True, expected an integer"),
+    ("recall.top_k=null", "recall.top_k is null, expected a value, not null"),
+    ("recall.top_k=200", "depth is 100, expected 200 to 100000"),
+    ("recall.message_range=-1", "recall.message_range is -1, expected an integer from 0 to 10000"),
+    ("recall.message_range=0.5", "recall.message_range is 0.5, expected an integer"),
+    ("recall.message_range={around: 1}", "expected the keys before and after, no others"),
+    ("recall.message_range.after=-2", "recall.message_range.after is -2, expected"),
+    ("recall.scope=team", "recall.scope is 'team', expected 'thread' or 'resource'"),
+    ("recall.threshold=2", "recall.threshold is 2.0, expected null (off) or a number from -1 to 1"),
+    ("recall.threshold=nan", "recall.threshold is nan, expected null (off) or a finite number"),
+    ("recall.threshold=high", "recall.threshold is 'high', expected a number"),
+    ("recall.topk=4", "unknown setting 'recall.topk'; did you mean 'top_k'? Allowed here: message_range, scope"),
+    ("recal.top_k=4", "unknown setting 'recal'; did you mean 'recall'? Allowed here: collection, depth, embedder"),
+    ("index.ef=4", "unknown setting 'index.ef'"),
+    ("+index.ef=4", "unknown setting 'index.ef'"),
+    ("index.m=few", "index.m is 'few', expected an integer"),
+    ("index.m=1", "index.m is 1, expected an integer from 2 to 256"),
+    ("index=annoy", "unknown index 'annoy' Allowed: auto, exact, hnsw"),
+    ("indx=exact", "unknown setting 'indx'; did you mean 'index'?"),
+    ("experiment=none_such", "unknown experiment 'none_such' Allowed: smoke"),
+    ("depth=10", "depth is 10, expected 50 to 100000"),
+    ("depth=deep", "depth is 'deep', expected an integer"),
+    ("top_k", "cannot read the override 'top_k': missing EQUAL"),
+    ("recall.message_range=[1", "cannot read the override 'recall.message_range=[1'"),
+    ("collection=locomo", "collection.path has no value; set it with collection.path=..."),
+    ("embedder=sentence_transformer", "embedder.model has no value"),
+    ("embedder._target_=no.such.Thing", "embedder._target_ is 'no.such.Thing', which cannot be imported"),
+    ("retriever.named='{nme}: {text}'", "retriever.named"),
+]
+
+
+@pytest.mark.parametrize(("override", "sentence"), WRONG_SETTINGS, ids=[row[0] for row in WRONG_SETTINGS])
+def test_a_wrong_setting_is_one_sentence(run: Run, tmp_path: Path, override: str, sentence: str) -> None:
+    code, out, err = run("eval", SMOKE, override)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("recall: ")
+    assert len(err.splitlines()) == 1
+    assert run_folders(tmp_path) == []
+
+
+WRONG_AXES = [
+    ("sweep.top_k=[]", "sweep.top_k is [], expected a list with at least one value"),
+    ("sweep.top_k=[4,0]", "sweep.top_k is 0, expected an integer from 1"),
+    ("sweep.top_k=4", "sweep.top_k"),
+    ("sweep.message_range=[-1]", "sweep.message_range is -1"),
+    ("sweep.scope=[team]", "sweep.scope is 'team'"),
+    ("sweep.threshold=[null,7]", "sweep.threshold is 7.0, expected null (off) or a number from -1 to 1"),
+    ("sweep.max_tokens=0", "sweep.max_tokens is 0.0, expected a number above 0"),
+    ("sweep.max_tokens=1", "budget"),
+]
+
+
+@pytest.mark.parametrize(("override", "sentence"), WRONG_AXES, ids=[row[0] for row in WRONG_AXES])
+def test_a_wrong_axis_is_one_sentence(run: Run, override: str, sentence: str) -> None:
+    code, out, err = run("sweep", SMOKE, "sweep.scope=[resource]", override)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+WRONG_LINES = [
+    (["evaluate"], "invalid choice: 'evaluate'"),
+    ([], "the following arguments are required: COMMAND"),
+    (["eval", "--jsn"], "unrecognized arguments: --jsn"),
+    (["collection"], "the following arguments are required: ACTION"),
+    (["collection", "validate"], "the following arguments are required: path"),
+    (["collection", "validate", "nowhere"], "nowhere"),
+    (["collection", "import", "csv", "file", "--out", "made"], "unknown collection 'csv'"),
+    (["collection", "import", "tiny", "file", "--out", "made"], "is generated, not read"),
+    (["search", " ", "--set", SMOKE], "the text to search is blank"),
+    (["search", "hello", "--set", SMOKE, "--resource", "nobody"], "no resource 'nobody' in the collection"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG_LINES, ids=[" ".join(row[0]) or "nothing" for row in WRONG_LINES])
+def test_a_wrong_command_line_ends_with_two(run: Run, words: list[str], sentence: str) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_traceback(run: Run) -> None:
+    code, _, err = run("eval", SMOKE, "recall.top_k=0", "--debug")
+    assert code == 2
+    assert "Traceback" in err
+
+
+@pytest.mark.parametrize("setting", ["runs_dir=file/runs", "hydra.run.dir=/proc/runs"])
+def test_an_output_folder_that_cannot_be_written_is_one_sentence(run: Run, tmp_path: Path, setting: str) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    code, out, err = run("eval", SMOKE, setting)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_cache_folder_that_cannot_be_made_is_one_sentence(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("RECALL_HOME", str(tmp_path / "file"))
+    code, out, err = run("eval", SMOKE)
+    assert (code, out) == (2, "")
+    assert str(tmp_path / "file") in err
+    assert run_folders(tmp_path) == []
+
+
+def test_a_bug_of_ours_is_called_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a slip")
+
+    monkeypatch.setattr("eval.commands.results", broken)
+    code, out, err = run("eval", SMOKE)
+    assert (code, out) == (70, "")
+    assert err == "recall: internal error, please report it: ZeroDivisionError: a slip\n"
+
+
+def test_an_interruption_leaves_no_half_written_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eval.atomic.os.fsync", interrupted)
+    code, out, err = run("eval", SMOKE)
+    assert (code, out) == (130, "")
+    assert "interrupted" in err
+    assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
