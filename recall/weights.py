@@ -8,7 +8,9 @@ import hashlib
 import json
 import logging
 import re
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from recall.errors import EmbedderError, MissingDependencyError
 
@@ -24,7 +26,7 @@ UNUSED_FILES = [*(f"{folder}/*" for folder in OTHER_BACKENDS), "*.onnx", "*.h5",
 
 log = logging.getLogger(__name__)
 
-HUB_NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?")
+HUB_NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
 
 def fingerprint(model: str) -> str:
@@ -93,9 +95,9 @@ def _packaged_folder() -> Path:
 
 def _local_folder(model: str) -> Path | None:
     path = Path(model).expanduser()
-    if path.is_dir():
+    if model.strip() and path.is_dir():
         return path
-    if path.exists():
+    if path.is_file():
         raise EmbedderError(f"model is the file {model!r}, expected the folder that holds the model's files")
     if model.startswith((".", "/", "~")) or model.endswith("/"):
         raise EmbedderError(f"model is {model!r}, and there is no such folder; give a folder that exists")
@@ -116,7 +118,8 @@ def _fetched_folder(model: str) -> Path:
     name, revision = _hub_name(model)
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.utils import tqdm as bars
+
+        bars: Any = import_module("huggingface_hub.utils")
     except ImportError as error:
         raise MissingDependencyError(
             f"model {model!r} comes from the hub; run: pip install sentence-transformers"

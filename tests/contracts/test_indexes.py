@@ -1,5 +1,6 @@
 """What every index does, whatever structure it has; the truth is the definition, row by row."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 
@@ -277,6 +278,21 @@ def test_the_caller_s_array_can_change_afterwards(index):
     index.add(entries(3), vectors)
     vectors[:] = 0.0
     assert found(index.search(random_units(3)[1], ANA, 1)) == [("ana-1", 1.0)]
+
+
+def test_searching_while_another_thread_adds_gives_whole_answers(index):
+    # hnswlib#562: a graph that grows while it is searched breaks.
+    vectors, rows = random_units(600, seed=16), entries(600)
+    index.add(rows[:100], vectors[:100])
+
+    def answer(number):
+        return found(index.search(vectors[number], ANA, 3))
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(answer, number % 100) for number in range(200)]
+        for start in range(100, 600, 50):
+            index.add(rows[start : start + 50], vectors[start : start + 50])
+        assert [a.result()[0] for a in answers] == [(f"ana-{number % 100}", 1.0) for number in range(200)]
 
 
 BAD_VECTORS = {
