@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eval.collection import write_collection
+from eval.collection import describe, write_collection
 from eval.config import build, compose, job_overrides, plain, plain_value, recall_options, run_folder
-from eval.description import describe
 from eval.errors import ConfigError
 from eval.evaluation import Outcome, Prepared, evaluate, prepare, sweep
 from eval.onepass import Grid

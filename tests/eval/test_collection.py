@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.collection import build_collection, collection_sha256, read_collection, write_collection
-from eval.collection_manifest import manifest_bytes, read_manifest
+from eval.collection.manifest import manifest_bytes, read_manifest
 from eval.errors import CollectionError, OutputError
 from eval.loaders.saved import load_saved
 from eval.schema import MESSAGES, QRELS, QUERIES
@@ -393,7 +393,7 @@ MANIFESTS = {
 @pytest.mark.parametrize(("content", "fault"), MANIFESTS.values(), ids=MANIFESTS)
 def test_a_manifest_of_another_shape_is_one_clear_error(folder, content, fault, monkeypatch):
     # Without checksums each table would be read by another process first, which takes a second.
-    monkeypatch.setattr("eval.collection._is_parquet", lambda content: True)
+    monkeypatch.setattr("eval.collection.files._is_parquet", lambda content: True)
     (folder / "manifest.yaml").write_bytes(content)
     with pytest.raises(CollectionError, match=f"manifest.yaml {fault}|manifest.yaml .*{fault}"):
         read_collection(folder)

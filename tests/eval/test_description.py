@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.collection import build_collection
-from eval.description import describe
+from eval.collection.description import describe
 from eval.schema import MESSAGES, QRELS, QUERIES
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

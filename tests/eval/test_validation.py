@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval.collection.validation import faults
 from eval.schema import MESSAGES, NULLABLE, QRELS, QUERIES
-from eval.validation import faults
 
 SCHEMAS = {"messages": MESSAGES, "queries": QUERIES, "qrels": QRELS}
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 
 from eval.atomic import atomic_folder, output_errors
-from eval.casting import cast_losslessly
-from eval.collection_manifest import (
+from eval.collection.casting import cast_losslessly
+from eval.collection.manifest import (
     FORMAT_VERSION,
     MANIFEST_KEYS,
     ManifestFile,
@@ -25,9 +25,9 @@ from eval.collection_manifest import (
     manifest_faults,
     read_manifest,
 )
+from eval.collection.validation import KEYS, SCHEMAS, faults
 from eval.errors import CollectionError, OutputError
 from eval.schema import TestCollection
-from eval.validation import KEYS, SCHEMAS, faults
 from eval.wording import quoted
 
 MANIFEST_FILE = "manifest.yaml"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from eval.casting import cast_losslessly
-from eval.consistency import CHECKS
+from eval.collection.casting import cast_losslessly
+from eval.collection.consistency import CHECKS
 from eval.schema import MESSAGES, NULLABLE, QRELS, QUERIES
 from eval.wording import SHOWN, key_text, quoted, tally
 
