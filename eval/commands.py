@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eval.collection import describe, write_collection
-from eval.config import build, compose, job_overrides, plain, plain_value, recall_options, run_folder
+from eval.config import build, compose, job_overrides, named_in, plain, plain_value, recall_options, run_folder
 from eval.errors import ConfigError
 from eval.evaluation import Outcome, Prepared, evaluate, prepare, sweep
 from eval.onepass import Grid
@@ -42,14 +42,22 @@ class Plan(NamedTuple):
     """What a job will measure, checked before anything is loaded.
 
     Attributes:
+        group: Where the options come from, `recall` or `sweep`.
         options: Every threshold that will be used, to be checked against the retriever's scale.
         deepest: The largest top_k.
         measure: The measurement itself.
     """
 
+    group: str
     options: list[RecallOptions]
     deepest: int
     measure: Callable[[Prepared], Outcome]
+
+    def check_thresholds(self, score_range: tuple[float, float]) -> None:
+        """Raise OptionsError if a threshold is off the retriever's scale."""
+        with named_in(self.group):
+            for options in self.options:
+                options.check_threshold(score_range)
 
 
 def run_job(command: str, settings: Any) -> Finished:
@@ -77,7 +85,8 @@ def search(text: str, overrides: Sequence[str], *, resource_id: str | None, thre
     options = recall_options(settings)
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = _system(settings, advance)
-        options.check_threshold(system.retriever.score_range)
+        with named_in("recall"):
+            options.check_threshold(system.retriever.score_range)
         collection: TestCollection = build(settings, "collection")
         return search_collection(collection, system, options, text, resource_id=resource_id, thread_id=thread_id)
 
@@ -104,8 +113,7 @@ def _run_job(command: str, settings: Any, folder: Path) -> Finished:
     tracker = build(settings, "tracking")
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = _system(settings, advance)
-        for options in plan.options:
-            options.check_threshold(system.retriever.score_range)
+        plan.check_thresholds(system.retriever.score_range)
         collection: TestCollection = build(settings, "collection")
         system.ingest(collection)
     with progress("embedding queries", quiet_below=QUIET_BELOW) as advance:
@@ -119,7 +127,7 @@ def _run_job(command: str, settings: Any, folder: Path) -> Finished:
 
 def _evaluation_plan(settings: Any) -> Plan:
     options = recall_options(settings)
-    return Plan([options], options.top_k, lambda prepared: evaluate(prepared, options))
+    return Plan("recall", [options], options.top_k, lambda prepared: evaluate(prepared, options))
 
 
 def _sweep_plan(settings: Any) -> Plan:
@@ -131,17 +139,15 @@ def _sweep_plan(settings: Any) -> Plan:
     if axes.max_tokens <= 0:
         raise OptionsError("sweep.max_tokens", axes.max_tokens, "a number above 0")
     grid = Grid(top_ks, [(window.before, window.after) for window in windows], [level.threshold for level in levels])
-    return Plan(levels, max(top_ks), lambda prepared: sweep(prepared, grid, scopes, axes.max_tokens))
+    return Plan("sweep", levels, max(top_ks), lambda prepared: sweep(prepared, grid, scopes, axes.max_tokens))
 
 
 def _axis(name: str, values: list[Any], checked: Callable[[Any], Any]) -> list[Any]:
     """The distinct values of one axis, in the order given, each validated like the option it stands for."""
     if not values:
         raise OptionsError(f"sweep.{name}", values, "a list with at least one value")
-    try:
+    with named_in("sweep"):
         return list(dict.fromkeys(checked(value) for value in values))
-    except OptionsError as error:
-        raise OptionsError(f"sweep.{error.field}", error.value, error.allowed) from None
 
 
 def _depth(settings: Any, deepest: int) -> int:

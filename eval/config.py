@@ -20,6 +20,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -108,9 +109,21 @@ def run_with_hydra(task: Callable[[DictConfig], None]) -> Path | None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach our own edge instead of Hydra's printer
     RememberMultirun.folder = None
-    main = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name=CONFIG_NAME)(task)
+    failures: list[Exception] = []
+
+    def job(settings: DictConfig) -> None:
+        try:
+            task(settings)
+        except Exception as error:
+            if HydraConfig.get().mode is RunMode.MULTIRUN:  # there Hydra's line says which job it was
+                raise
+            failures.append(error)
+
+    main = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name=CONFIG_NAME)(job)
     with readable_errors():
         main()
+    if failures:
+        raise failures[0]
     return RememberMultirun.folder
 
 
@@ -141,7 +154,7 @@ def recall_options(settings: DictConfig) -> RecallOptions:
         OptionsError: Naming the setting, the value and what is allowed.
     """
     knobs = settings.recall
-    with _prefixed("recall"):
+    with named_in("recall"):
         return RecallOptions(
             knobs.top_k,
             message_range=MessageRange.of(plain_value(knobs.message_range)),
@@ -201,6 +214,15 @@ def readable_errors(prefix: str = "") -> typing.Iterator[None]:
         raise ConfigError(_sentence(error, prefix)) from error
     except HydraException as error:
         raise ConfigError(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def named_in(group: str) -> typing.Iterator[None]:
+    """Name an option by the setting it comes from: `recall.top_k`, not `top_k`."""
+    try:
+        yield
+    except OptionsError as error:
+        raise OptionsError(f"{group}.{error.field}", error.value, error.allowed) from None
 
 
 def _sentence(error: BaseException, prefix: str) -> str:
@@ -278,11 +300,3 @@ def _settable(hint: Any) -> Any:
     if len(arguments) == 2 and type(None) in arguments and scalars & set(arguments):
         return hint
     return Any
-
-
-@contextmanager
-def _prefixed(group: str) -> typing.Iterator[None]:
-    try:
-        yield
-    except OptionsError as error:
-        raise OptionsError(f"{group}.{error.field}", error.value, error.allowed) from None

@@ -77,8 +77,7 @@ def assemble(parts: Parts, settings: dict[str, Any], *, depth: int, progress: Pr
     retriever = parts.retriever(cache, parts.index())
     store = parts.store()
     identity = {
-        "embedder": cache.identity("passage"),
-        "query_embedder": cache.identity("query"),
+        "embedder": {"passage": cache.identity("passage"), "query": cache.identity("query")},
         "index": settings["index"],
         "retriever": settings["retriever"],
         "depth": depth,

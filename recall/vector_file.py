@@ -6,7 +6,6 @@ A file that is damaged, or another embedder's, is moved aside and begun anew.
 
 import fcntl
 import logging
-import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,8 +47,6 @@ class VectorFile:
         self._path = path
         self._about = {"schema": SCHEMA_VERSION, "identity": identity}
         self._connection: sqlite3.Connection | None = None
-        self._process = 0
-        self._inherited: list[sqlite3.Connection] = []
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, TimedVector]:
         """The vectors held, by key; a row whose checksum is wrong is deleted and absent.
@@ -69,9 +66,9 @@ class VectorFile:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        if self._connection is not None and self._process == os.getpid():
+        if self._connection is not None:
             self._connection.close()
-        self._connection = None
+            self._connection = None
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -89,15 +86,10 @@ class VectorFile:
             ) from error
 
     def _opened(self, *, is_suspect: bool = False) -> sqlite3.Connection:
-        if self._connection is not None and self._process != os.getpid():
-            # A connection must not be used, nor closed, by a forked child.
-            self._inherited.append(self._connection)
-            self._connection = None
         if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with _only_one_process(self._path):
                 self._connection = self._verified(is_suspect)
-            self._process = os.getpid()
         return self._connection
 
     def _verified(self, is_suspect: bool) -> sqlite3.Connection:
@@ -187,8 +179,8 @@ def _check_pages(connection: sqlite3.Connection) -> None:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF in DAMAGE_CODES or code == sqlite3.SQLITE_IOERR_SHORT_READ
+    # The low byte is the kind of error, the rest its variety; a misuse of the module has no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
 
 
 def _set_aside(path: Path) -> Path:

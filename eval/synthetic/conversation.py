@@ -127,7 +127,7 @@ class Script:
         return [*turns, Turn("user", answer, tells=True), self._reaction(fact)]
 
     def _advice(self, fact: Fact, advice: Advice, *, is_near: bool) -> list[Turn]:
-        request = Turn("user", self._wording.in_passing(self._wording.say(advice.requests)))
+        request = Turn("user", self._wording.say(advice.requests))
         if is_near:
             return [request, Turn("assistant", self._wording.say(advice.near), touches=True)]
         answer = self._wording.say(advice.answers, value=fact.values[0])

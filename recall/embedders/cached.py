@@ -94,8 +94,9 @@ class CachedEmbedder:
             self.hits += held is not None
             self.misses += held is None
             if held is None or held.ms is None:
-                fresh = self._inner.embed_query(text)
-                held = shelf.keep({key: TimedVector(fresh.vector if held is None else held.vector, fresh.ms)})[key]
+                fresh, ms = self._inner.embed_query(text)
+                vector = _checked(fresh[np.newaxis], 1)[0] if held is None else held.vector
+                held = shelf.keep({key: TimedVector(vector, ms)})[key]
         return TimedVector(held.vector.copy(), held.ms)
 
     def close(self) -> None:
@@ -117,11 +118,8 @@ class CachedEmbedder:
         for start in range(0, len(keys), CHUNK_TEXTS):
             self._tell(start, len(keys))
             chunk = keys[start : start + CHUNK_TEXTS]
-            rows = self._inner.embed_passages([missing[key] for key in chunk])
-            if rows.ndim != 2 or len(rows) != len(chunk):
-                raise EmbedderError(
-                    f"embedder gave shape {rows.shape}, expected ({len(chunk)}, dim), a row for each text"
-                )
+            rows = _checked(self._inner.embed_passages([missing[key] for key in chunk]), len(chunk))
+            # A row of the chunk's array would keep all of it in memory.
             made = {key: TimedVector(row.copy(), None) for key, row in zip(chunk, rows, strict=True)}
             embedded.update(shelf.keep(made))
         if keys:
@@ -174,6 +172,18 @@ class _Shelf:
 
 def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _checked(rows: Vectors, count: int) -> Vectors:
+    if rows.ndim != 2 or len(rows) != count:
+        raise EmbedderError(f"embedder gave shape {rows.shape}, expected ({count}, dim), a row for each text")
+    is_bad = ~(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
+    if is_bad.any():
+        raise EmbedderError(
+            f"embedder gave {np.count_nonzero(is_bad)} of {count} vectors with NaN, infinity or only zeros; "
+            "expected unit vectors, so they are not kept"
+        )
+    return rows
 
 
 def _stacked(vectors: Sequence[TimedVector]) -> Vectors:

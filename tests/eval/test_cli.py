@@ -101,6 +101,7 @@ def test_a_multirun_runs_every_combination_and_compares(run: Run) -> None:
     assert "index=hnsw" in out
 
 
+@pytest.mark.filterwarnings("ignore")  # MLflow's own, about its libraries
 def test_results_are_tracked_in_mlflow(run: Run, tmp_path: Path) -> None:
     from mlflow import MlflowClient
 

@@ -1,5 +1,6 @@
 """The cache of embeddings: exact, shared, resumable, and never trusted without a check."""
 
+import fcntl
 import logging
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from recall.embedders.cached import CHUNK_TEXTS, CachedEmbedder
 from recall.embedders.hashing import HashingEmbedder
 from recall.errors import EmbedderError, IdentityError, StoreError
 from recall.protocols import TimedVector
+from recall.vector_file import VectorFile
 
 
 class Inner:
@@ -134,15 +136,41 @@ def test_a_query_prompt_keeps_queries_and_passages_apart(tmp_path):
     assert cache.misses == 2
 
 
-def test_a_query_equal_to_a_passage_has_its_vector_and_is_timed_once(tmp_path):
+@pytest.mark.parametrize("directory", [None, "on disk"])
+def test_a_query_equal_to_a_passage_has_its_vector_and_is_timed_once(tmp_path, directory):
     inner = Inner()
-    cache = CachedEmbedder(inner, directory=tmp_path)
+    cache = CachedEmbedder(inner, directory=directory and tmp_path)
     passage = cache.embed_passages(["a"])[0]
     inner.embed_query = lambda text: inner.queries.append(text) or TimedVector(-passage, 3.0)
     answers = [cache.embed_query("a"), cache.embed_query("a")]
-    answers.append(CachedEmbedder(Forbidden(), directory=tmp_path).embed_query("a"))
-    assert [(a.vector.tobytes(), a.ms) for a in answers] == [(passage.tobytes(), 3.0)] * 3
+    assert [(a.vector.tobytes(), a.ms) for a in answers] == [(passage.tobytes(), 3.0)] * 2
     assert (inner.queries, cache.hits, cache.misses) == (["a"], 2, 1)
+
+
+def test_the_time_taken_for_a_passage_s_text_is_recorded(tmp_path):
+    fill(tmp_path, ["a"])
+    CachedEmbedder(Inner(), directory=tmp_path).embed_query("a")
+    assert CachedEmbedder(Forbidden(), directory=tmp_path).embed_query("a").ms == 7.5
+
+
+def test_a_recorded_time_is_not_lost_to_a_process_that_has_none(tmp_path):
+    file, vector = VectorFile(tmp_path / "x.sqlite", "x"), np.ones(2, dtype=np.float32)
+    for ms in (None, 7.5, None, 9.0):
+        file.keep({b"key": TimedVector(vector, ms)})
+    assert file.read([b"key"])[b"key"].ms == 7.5
+
+
+def test_one_process_at_a_time_makes_or_repairs_a_file(tmp_path):
+    fill(tmp_path, ["a"])
+    cache = CachedEmbedder(Inner(), directory=tmp_path)
+    lock = cache_file(tmp_path).with_suffix(".sqlite.lock")
+    with ThreadPoolExecutor(1) as pool, lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        answer = pool.submit(cache.embed_passages, ["a"])
+        with pytest.raises(TimeoutError):
+            answer.result(timeout=0.3)
+        fcntl.flock(file, fcntl.LOCK_UN)
+        assert answer.result(timeout=30).shape == (1, 16)
 
 
 def test_a_passage_equal_to_a_query_keeps_the_query_s_time(tmp_path):
@@ -243,10 +271,18 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:5000])
 
 
-def overwrite_pages(path):
+def overwrite(path, start):
     content = bytearray(path.read_bytes())
-    content[4096:] = b"\xff" * (len(content) - 4096)
+    content[start:] = b"\xff" * (len(content) - start)
     path.write_bytes(content)
+
+
+def overwrite_all_but_the_header(path):
+    overwrite(path, 4096)
+
+
+def overwrite_rows(path):
+    overwrite(path, 40960)
 
 
 def rename_identity(path):
@@ -262,7 +298,7 @@ def replace_tables(path):
     sqlite3.connect(path).execute("CREATE TABLE other (a)").connection.close()
 
 
-BREAKERS = [garbage, cut, overwrite_pages, rename_identity, rename_schema, replace_tables]
+BREAKERS = [garbage, cut, overwrite_all_but_the_header, overwrite_rows, rename_identity, rename_schema, replace_tables]
 
 
 @pytest.mark.parametrize("break_file", BREAKERS, ids=lambda breaker: breaker.__name__)
@@ -291,7 +327,7 @@ def test_a_file_that_is_damaged_while_it_is_open_is_made_anew(tmp_path):
     fill(tmp_path, MANY)
     cache = CachedEmbedder(Inner(), directory=tmp_path, lru_size=0)
     cache.embed_passages(MANY[:1])
-    overwrite_pages(cache_file(tmp_path))
+    overwrite_all_but_the_header(cache_file(tmp_path))
     assert (cache.embed_passages(MANY) == HashingEmbedder(16).embed_passages(MANY)).all()
     assert CachedEmbedder(Forbidden(), directory=tmp_path).embed_passages(MANY).shape == (len(MANY), 16)
 
@@ -317,6 +353,19 @@ def test_an_inner_embedder_that_gives_other_rows_than_asked_for_is_an_error(monk
     monkeypatch.setattr(inner, "embed_passages", lambda texts: np.ones(shape, dtype=np.float32))
     with pytest.raises(EmbedderError, match=r"expected \(2, dim\)"):
         CachedEmbedder(inner, directory=None).embed_passages(["a", "b"])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
+def test_a_vector_that_cannot_be_used_is_never_kept(tmp_path, monkeypatch, bad):
+    inner = Inner()
+    monkeypatch.setattr(inner, "embed_passages", lambda texts: np.full((len(texts), 16), bad, dtype=np.float32))
+    monkeypatch.setattr(inner, "embed_query", lambda text: TimedVector(np.full(16, bad, dtype=np.float32), 1.0))
+    cache = CachedEmbedder(inner, directory=tmp_path)
+    for embed in (cache.embed_query, lambda text: cache.embed_passages([text])):
+        with pytest.raises(EmbedderError, match="1 of 1 vectors"):
+            embed("a")
+    monkeypatch.undo()
+    assert cache.embed_passages(["a"]).tobytes() == HashingEmbedder(16).embed_passages(["a"]).tobytes()
 
 
 def test_another_dim_under_one_identity_is_refused_with_both_numbers(tmp_path):
