@@ -190,11 +190,14 @@ def build(settings: DictConfig, group: str, **parts: Any) -> Any:
     for name in given:
         if name not in {known for known, _, _ in allowed}:
             raise ConfigError(_unknown(f"{group}.{name}", name, [known for known, _, _ in allowed]))
+        if OmegaConf.is_missing(node, name):  # merged, it would silently take the signature's default
+            raise ConfigError(_without_value(f"{group}.{name}"))
     with readable_errors(group):
         typed = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(given))
         values = OmegaConf.to_container(typed, resolve=True, throw_on_missing=True)
     assert isinstance(values, dict)
-    return target(**{str(key): value for key, value in values.items()}, **parts)
+    with named_in(group):
+        return target(**{str(key): value for key, value in values.items()}, **parts)
 
 
 @contextmanager
@@ -233,7 +236,7 @@ def _sentence(error: BaseException, prefix: str) -> str:
         got = f" is {error.value!r}" if error.value is not None else " is null"
         return f"{full_name}{got}, expected {_expected(error)}"
     if isinstance(error, MissingMandatoryValue | InterpolationKeyError):
-        return f"{full_name} has no value; set it with {full_name}=..."
+        return _without_value(full_name)
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.parent_node is not None:
         known = [str(key) for key in error.parent_node if key not in ("hydra", "_target_")]
         return _unknown(full_name, str(error.key), known)
@@ -253,8 +256,12 @@ def _expected(error: OmegaConfBaseException) -> str:
 
 def _unknown(full_name: str, key: str, known: Sequence[str]) -> str:
     close = get_close_matches(key, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"unknown setting {full_name!r}{hint} Allowed here: {', '.join(sorted(known)) or 'nothing'}"
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"unknown setting {full_name!r}{hint}; allowed here: {', '.join(sorted(known)) or 'nothing'}"
+
+
+def _without_value(full_name: str) -> str:
+    return f"{full_name} has no value; set it with {full_name}=..."
 
 
 def _missing_config(error: MissingConfigException) -> str:
@@ -264,8 +271,8 @@ def _missing_config(error: MissingConfigException) -> str:
     if not group:
         return f"no config named {wanted!r}"
     close = get_close_matches(name, options, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"unknown {group} {name!r}{hint} Allowed: {', '.join(sorted(options)) or 'none'}"
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"unknown {group} {name!r}{hint}; allowed: {', '.join(sorted(options)) or 'none'}"
 
 
 def _locate(group: str, node: Any) -> Callable[..., Any]:

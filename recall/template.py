@@ -28,8 +28,8 @@ class TextTemplate:
 
     def __post_init__(self) -> None:
         """Validate both format strings once, so that rendering cannot fail."""
-        _check("template.named", self.named, PLACEHOLDERS)
-        _check("template.bare", self.bare, PLACEHOLDERS[1:])
+        _check("named", self.named, PLACEHOLDERS)
+        _check("bare", self.bare, PLACEHOLDERS[1:])
 
     def render(self, message: Message) -> str:
         """The message's text as it is embedded; `date` is the UTC day of `created_at`, as 2024-05-31."""

@@ -36,7 +36,7 @@ class HashingEmbedder:
             OptionsError: A dim outside that.
         """
         if isinstance(dim, bool) or not isinstance(dim, int) or not 2 <= dim <= 65_536:
-            raise OptionsError("embedder.dim", dim, "an integer from 2 to 65536")
+            raise OptionsError("dim", dim, "an integer from 2 to 65536")
         self._dim = dim
 
     def identity(self, kind: EmbedKind) -> str:

@@ -54,10 +54,10 @@ class SentenceTransformerEmbedder:
         """
         for name, value in (("batch_size", batch_size), ("threads", 1 if threads is None else threads)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise OptionsError(f"embedder.{name}", value, "an integer of 1 or more")
+                raise OptionsError(name, value, "an integer of 1 or more")
         for name, text in (("model", model), ("query_prompt", query_prompt), ("passage_prompt", passage_prompt)):
             if not isinstance(text, str):
-                raise OptionsError(f"embedder.{name}", text, "a text")
+                raise OptionsError(name, text, "a text")
         self._source = model
         self._batch_size = batch_size
         self._prompts: dict[EmbedKind, str] = {"query": query_prompt, "passage": passage_prompt}

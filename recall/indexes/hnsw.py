@@ -77,7 +77,7 @@ class HnswIndex:
             ("threads", threads, 1, 256),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise OptionsError(f"index.{name}", value, f"an integer from {low} to {high}")
+                raise OptionsError(name, value, f"an integer from {low} to {high}")
         self._settings = GraphSettings(m, ef_construction, ef_search, seed, threads)
         self._switch_rows = switch_rows
         self._table = RowTable()

@@ -136,7 +136,7 @@ class TestHashing:
 
     @pytest.mark.parametrize("dim", [1, 0, -5, 2.5, True, "256", 10**6])
     def test_a_dim_that_cannot_be_used_is_refused(self, dim):
-        with pytest.raises(OptionsError, match=r"embedder\.dim"):
+        with pytest.raises(OptionsError, match=r"dim"):
             HashingEmbedder(dim)
 
     def test_another_dim_is_another_identity(self):
@@ -228,7 +228,7 @@ class TestSentenceTransformer:
         ],
     )
     def test_a_setting_that_cannot_be_used_is_refused_by_name(self, setting, value):
-        with pytest.raises(OptionsError, match=f"embedder.{setting}"):
+        with pytest.raises(OptionsError, match=f"^{setting} is"):
             SentenceTransformerEmbedder(**{setting: value})
 
     @pytest.mark.slow

@@ -158,21 +158,21 @@ WRONG_SETTINGS = [
     ("recall.top_k=200", "depth is 100, expected 200 to 100000"),
     ("recall.message_range=-1", "recall.message_range is -1, expected an integer from 0 to 10000"),
     ("recall.message_range=0.5", "recall.message_range is 0.5, expected an integer"),
-    ("recall.message_range={around: 1}", "expected the keys before and after, no others"),
+    ("recall.message_range={around: 1}", "unknown setting 'recall.message_range.around'; allowed here: after, before"),
     ("recall.message_range.after=-2", "recall.message_range.after is -2, expected"),
     ("recall.scope=team", "recall.scope is 'team', expected 'thread' or 'resource'"),
     ("recall.threshold=2", "recall.threshold is 2.0, expected null (off) or a number from -1 to 1"),
     ("recall.threshold=nan", "recall.threshold is nan, expected null (off) or a finite number"),
     ("recall.threshold=high", "recall.threshold is 'high', expected a number"),
-    ("recall.topk=4", "unknown setting 'recall.topk'; did you mean 'top_k'? Allowed here: message_range, scope"),
-    ("recal.top_k=4", "unknown setting 'recal'; did you mean 'recall'? Allowed here: collection, depth, embedder"),
+    ("recall.topk=4", "unknown setting 'recall.topk' (did you mean 'top_k'?); allowed here: message_range, scope"),
+    ("recal.top_k=4", "unknown setting 'recal' (did you mean 'recall'?); allowed here: collection, depth, embedder"),
     ("index.ef=4", "unknown setting 'index.ef'"),
     ("+index.ef=4", "unknown setting 'index.ef'"),
     ("index.m=few", "index.m is 'few', expected an integer"),
     ("index.m=1", "index.m is 1, expected an integer from 2 to 256"),
-    ("index=annoy", "unknown index 'annoy' Allowed: auto, exact, hnsw"),
-    ("indx=exact", "unknown setting 'indx'; did you mean 'index'?"),
-    ("experiment=none_such", "unknown experiment 'none_such' Allowed: smoke"),
+    ("index=annoy", "unknown index 'annoy'; allowed: auto, exact, hnsw"),
+    ("indx=exact", "unknown setting 'indx' (did you mean 'index'?)"),
+    ("experiment=none_such", "unknown experiment 'none_such'; allowed: smoke"),
     ("depth=10", "depth is 10, expected 50 to 100000"),
     ("depth=deep", "depth is 'deep', expected an integer"),
     ("top_k", "cannot read the override 'top_k': missing EQUAL"),
@@ -180,7 +180,7 @@ WRONG_SETTINGS = [
     ("collection=locomo", "collection.path has no value; set it with collection.path=..."),
     ("embedder=sentence_transformer", "embedder.model has no value"),
     ("embedder._target_=no.such.Thing", "embedder._target_ is 'no.such.Thing', which cannot be imported"),
-    ("retriever.named='{nme}: {text}'", "retriever.named"),
+    ("retriever.named='{nme}: {text}'", "retriever.named is '{nme}: {text}', expected a text with {text} in it"),
 ]
 
 
@@ -202,7 +202,7 @@ WRONG_AXES = [
     ("sweep.scope=[team]", "sweep.scope is 'team'"),
     ("sweep.threshold=[null,7]", "sweep.threshold is 7.0, expected null (off) or a number from -1 to 1"),
     ("sweep.max_tokens=0", "sweep.max_tokens is 0.0, expected a number above 0"),
-    ("sweep.max_tokens=1", "budget"),
+    ("sweep.max_tokens=1", "no configuration costs 1 context_tokens or less; the cheapest is scope=resource, top_k=1"),
 ]
 
 

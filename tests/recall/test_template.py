@@ -53,10 +53,10 @@ def test_braces_in_a_message_stay_as_they_are(text):
 def test_a_template_that_cannot_be_used_is_refused_with_the_placeholders_that_can(template):
     with pytest.raises(OptionsError, match="name, text, role, date") as raised:
         TextTemplate(named=template)
-    assert raised.value.field == "template.named"
+    assert raised.value.field == "named"
 
 
 def test_the_bare_template_cannot_use_a_name_that_is_not_there():
     with pytest.raises(OptionsError, match="text, role, date") as raised:
         TextTemplate(bare="{name}: {text}")
-    assert raised.value.field == "template.bare"
+    assert raised.value.field == "bare"
