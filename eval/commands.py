@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from eval.collection import describe, write_collection
 from eval.config import build, compose, job_overrides, named_in, plain, plain_value, recall_options, run_folder
 from eval.errors import ConfigError
-from eval.evaluation import Outcome, Prepared, evaluate, prepare, sweep
+from eval.evaluation import LARGEST_CUTOFF, Outcome, Prepared, evaluate, prepare, sweep
 from eval.onepass import Grid
 from eval.progress import progress
 from eval.provenance import manifest
@@ -19,7 +19,6 @@ from eval.tokens import TOKENIZER_NAME
 from recall.errors import OptionsError
 from recall.schema import MAX_TOP_K, MessageRange, RecallOptions, ScopeName
 
-LARGEST_CUTOFF = 50
 QUIET_BELOW = 200  # so few texts are embedded before anyone wonders
 DATASETS = Path("datasets")
 

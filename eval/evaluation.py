@@ -10,7 +10,7 @@ from eval.choice import best_within, pareto_front
 from eval.errors import CollectionError
 from eval.metrics.context import context_scores
 from eval.metrics.efficiency import latency
-from eval.metrics.ranking import ranking_scores
+from eval.metrics.ranking import DEFAULT_CUTOFFS, ranking_scores
 from eval.metrics.summary import summarise, summarise_by_type
 from eval.onepass import Configuration, Grid, Judged, OnePass
 from eval.runner import Retrieval, contexts, encode, retrieve
@@ -23,6 +23,7 @@ from recall.template import TextTemplate
 
 REFERENCE = RecallOptions()
 COUNTED = TextTemplate()
+LARGEST_CUTOFF = max(DEFAULT_CUTOFFS)
 
 
 class Outcome(NamedTuple):
@@ -140,9 +141,7 @@ def _body(
     prepared: Prepared, options: RecallOptions, per_query: pl.DataFrame, run: Run, timings: pl.DataFrame
 ) -> dict[str, Any]:
     collection = prepared.collection
-    judged = collection.queries["query_id"].is_in(collection.qrels["query_id"].unique().to_list())
-    scored = int((prepared.judged.relevant_count > 0).sum())
-    counts = run.counts | {"scored_queries": scored, "unjudged_queries": int((~judged).sum())}
+    counts = run.counts | _query_counts(prepared, run)
     return {
         "collection": {
             "name": collection.name,
@@ -167,6 +166,19 @@ def _over_scored(per_query: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
     return per_query.filter(pl.col("query_id").is_in(scored) | pl.col("metric").str.starts_with("ann_"))
 
 
+def _query_counts(prepared: Prepared, run: Run) -> dict[str, int]:
+    """How many queries are scored, have no answer, lack a judgement, or can find all there is within the cut-offs."""
+    queries, qrels = prepared.collection.queries, prepared.collection.qrels
+    unjudged = queries.filter("answerable").join(qrels, on="query_id", how="anti")
+    found = run.hits.group_by("query_id").len()
+    return {
+        "scored_queries": int((prepared.judged.relevant_count > 0).sum()),
+        "unanswerable_queries": queries.filter(~pl.col("answerable")).height,
+        "unjudged_queries": unjudged.height,
+        "exhausted_queries": found.filter(pl.col("len") <= LARGEST_CUTOFF).height,
+    }
+
+
 def _warnings(counts: dict[str, int], options: RecallOptions) -> list[str]:
     found = []
     if counts["new_thread_queries"]:
@@ -174,8 +186,13 @@ def _warnings(counts: dict[str, int], options: RecallOptions) -> list[str]:
             f"{counts['new_thread_queries']} of {counts['queries']} queries are asked in a new thread, where "
             f"scope={options.scope} finds nothing; they score 0"
         )
+    if counts["exhausted_queries"]:
+        found.append(
+            f"{counts['exhausted_queries']} of {counts['queries']} queries see {LARGEST_CUTOFF} messages or fewer, so "
+            f"recall_at_{LARGEST_CUTOFF} is 1 for them whatever the ranking"
+        )
     if counts["unjudged_queries"]:
-        found.append(f"{counts['unjudged_queries']} queries have no judgement and are left out of the means")
+        found.append(f"{counts['unjudged_queries']} answerable queries have no judgement and are left out of the means")
     if not counts["scored_queries"]:
         found.append("no query has evidence; quality cannot be computed")
     return found

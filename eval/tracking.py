@@ -56,9 +56,10 @@ class MlflowTracker:
         """
         # Its usage reports would need a network.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        for noisy in ("alembic", "mlflow"):
-            logging.getLogger(noisy).setLevel(logging.WARNING)
         from mlflow.exceptions import MlflowException
+
+        for noisy in ("alembic", "mlflow"):  # its import sets them to report every table it makes
+            logging.getLogger(noisy).setLevel(logging.WARNING)
 
         try:
             self._log(results, folder)

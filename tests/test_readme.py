@@ -1,0 +1,84 @@
+"""The README's commands and code run, and name everything there is."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+CONSOLE = [line.partition("#")[0].strip() for kind, text in BLOCKS if kind == "console" for line in text.splitlines()]
+RECALL_LINES = [line for line in CONSOLE if line.startswith("recall ")]
+MAKE_LINES = [line for line in CONSOLE if line.startswith("make ")]
+FAST = ["experiment=smoke"]
+
+
+def test_the_two_commands_are_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert MAKE_LINES == ["make sweep", "make test"]
+    for target in [*re.findall(r"`make (\w+)`", README), "sweep", "test"]:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_every_command_and_config_group_is_named() -> None:
+    from eval.cli import HYDRA_COMMANDS
+
+    for command in (
+        *HYDRA_COMMANDS,
+        "search",
+        *(f"collection {a}" for a in ("generate", "import", "validate", "describe")),
+    ):
+        assert f"recall {command}" in README
+    groups = {path.name for path in (ROOT / "configs").iterdir() if path.is_dir()} - {"hydra"}
+    assert all(f"`{group}`" in README for group in groups)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in RECALL_LINES if line.split()[1] in ("eval", "sweep", "search")])
+def test_a_command_line_runs_as_written_but_faster(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overrides of the README on a tiny collection without a model."""
+    from eval.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECALL_HOME", str(tmp_path / "home"))
+    words = shlex.split(line)[1:]
+    if "collection=saved" in words:
+        words[-1] = "collection.path=made"
+        assert main(["collection", "generate", "collection=tiny", "--out", "made"]) == 0
+        fast = ["embedder=hashing", "tracking=off"]
+    else:
+        fast = ["--set", *FAST] if words[0] == "search" else FAST
+    assert main([*words, *(word for word in fast if word not in words)]) == 0
+
+
+@pytest.mark.slow
+def test_collection_commands_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eval.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    lines = [shlex.split(line)[1:] for line in RECALL_LINES if line.startswith("recall collection")]
+    generated = next(words for words in lines if "generate" in words)
+    assert main(generated) == 0
+    (folder,) = (tmp_path / "datasets").iterdir()
+    for action in ("validate", "describe"):
+        (words,) = (words for words in lines if action in words)
+        assert main([*words[:-1], str(folder)]) == 0
+
+
+@pytest.mark.slow
+def test_the_python_example_recalls_across_threads(tmp_path: Path) -> None:
+    (code,) = (text for kind, text in BLOCKS if kind == "python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "My piano teacher is called Oskar." in done.stdout
+    assert done.stdout.splitlines()[-1] == "user Who is my piano teacher?"
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
+    assert links
+    assert all((ROOT / link).exists() for link in links)
