@@ -16,6 +16,7 @@ from eval.schema import TestCollection
 from eval.search import search_collection
 from eval.system import Parts, System, assemble
 from eval.tokens import TOKENIZER_NAME
+from eval.tracking import Tracker
 from recall.errors import OptionsError
 from recall.schema import MAX_TOP_K, MessageRange, RecallOptions, ScopeName
 
@@ -109,7 +110,8 @@ def describe_collection(kind: str, path: str) -> dict[str, Any]:
 def _run_job(command: str, settings: Any, folder: Path) -> Finished:
     plan = _evaluation_plan(settings) if command == "eval" else _sweep_plan(settings)
     depth = _depth(settings, plan.deepest)
-    tracker = build(settings, "tracking")
+    tracker: Tracker = build(settings, "tracking")
+    tracker.check()
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = _system(settings, advance)
         plan.check_thresholds(system.retriever.score_range)

@@ -6,6 +6,7 @@ and their types from the signature of that target, so adding an implementation e
 
 import inspect
 import os
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from eval.errors import ConfigError
+from eval.errors import ConfigError, OutputError
 from recall.errors import OptionsError
 from recall.schema import MessageRange, RecallOptions
 
@@ -106,6 +107,7 @@ def run_with_hydra(task: Callable[[DictConfig], None]) -> Path | None:
 
     Raises:
         ConfigError: Settings that do not compose.
+        OutputError: The run folder cannot be made.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach our own edge instead of Hydra's printer
     RememberMultirun.folder = None
@@ -120,8 +122,14 @@ def run_with_hydra(task: Callable[[DictConfig], None]) -> Path | None:
             failures.append(error)
 
     main = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name=CONFIG_NAME)(job)
-    with readable_errors():
-        main()
+    try:
+        with readable_errors():
+            main()
+    except OSError as error:
+        raise OutputError(
+            f"cannot make the run folder {error.filename}: {error.strerror}; "
+            "set runs_dir to a folder that can be written"
+        ) from error
     if failures:
         raise failures[0]
     return RememberMultirun.folder
@@ -134,7 +142,19 @@ def compose(overrides: Sequence[str]) -> DictConfig:
         ConfigError: Settings that do not compose.
     """
     with readable_errors(), hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
-        return hydra.compose(CONFIG_NAME, overrides=list(overrides))
+        return hydra.compose(CONFIG_NAME, overrides=[quoted(override) for override in overrides])
+
+
+def quoted(override: str) -> str:
+    """An override as Hydra can read it: its grammar takes letters other than ASCII only in quotes.
+
+    `path=모음` becomes `path='모음'`; alternatives of a multirun are quoted one by one.
+    """
+    key, sign, value = override.partition("=")
+    if not sign or value.isascii() or value[0] in "'\"[{":
+        return override
+    parts = (part if part.isascii() else "'" + part.replace("'", r"\'") + "'" for part in value.split(","))
+    return f"{key}={','.join(parts)}"
 
 
 def run_folder() -> Path:
@@ -208,8 +228,7 @@ def readable_errors(prefix: str = "") -> typing.Iterator[None]:
     except MissingConfigException as error:
         raise ConfigError(_missing_config(error)) from error
     except OverrideParseException as error:
-        reason = str(error).splitlines()[1]
-        raise ConfigError(f"cannot read the override {error.override!r}: {reason}; expected KEY=VALUE") from error
+        raise ConfigError(_unreadable(error)) from error
     except ConfigCompositionException as error:
         cause = error.__cause__
         raise ConfigError(_sentence(cause, prefix) if cause else str(error).splitlines()[0]) from error
@@ -258,6 +277,13 @@ def _unknown(full_name: str, key: str, known: Sequence[str]) -> str:
     close = get_close_matches(key, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     return f"unknown setting {full_name!r}{hint}; allowed here: {', '.join(sorted(known)) or 'nothing'}"
+
+
+def _unreadable(error: OverrideParseException) -> str:
+    reasons = [line.strip() for line in str(error).splitlines() if re.search(r"\b(missing|input|recognition)\b", line)]
+    reason = reasons[0].partition(" expecting {")[0] if reasons else "it does not parse"
+    hint = "expected KEY=VALUE, with a value of unusual characters in quotes: KEY='\"VALUE\"'"
+    return f"cannot read the override {error.override!r}: {reason}; {hint}"
 
 
 def _without_value(full_name: str) -> str:

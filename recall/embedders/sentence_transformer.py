@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recall.errors import EmbedderError, MissingDependencyError, OptionsError, RecallError
+from recall.errors import EmbedderError, MissingDependencyError, ModelError, OptionsError, RecallError
 from recall.protocols import EmbedKind, TimedVector
 from recall.schema import Vectors
 from recall.weights import fingerprint, max_tokens, weights_folder
@@ -170,7 +170,7 @@ def _load(source: str, threads: int | None) -> Any:
             return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     except failures as error:
         reason = str(error).partition("\n")[0]
-        raise EmbedderError(
+        raise ModelError(
             f"model {source!r} in {folder} cannot be loaded ({type(error).__name__}: {reason}); "
             "expected the folder of a sentence-transformers model"
         ) from error

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from recall.errors import EmbedderError, IndexingError, VectorError
+from recall.errors import EmbedderError, IndexingError, ModelError, VectorError
 from recall.protocols import Embedder, EncodedQuery, IndexEntry, VectorIndex
 from recall.schema import Message, Ranking, SearchScope
 from recall.template import TextTemplate
@@ -39,6 +39,7 @@ class DenseRetriever:
 
         Raises:
             IndexingError: Some messages failed; the others are indexed.
+            ModelError: The embedder's model cannot be loaded; none is indexed.
         """
         speaking = [message for message in messages if message.text.strip()]
         self._index.remove([message.message_id for message in messages if not message.text.strip()])
@@ -46,6 +47,8 @@ class DenseRetriever:
             return
         try:
             self._index_together(speaking)
+        except ModelError:  # no message would fare better alone
+            raise
         except (EmbedderError, VectorError):
             self._index_apart(speaking)
 

@@ -1,7 +1,6 @@
 """The sweep's numbers are those of the engine, run configuration by configuration."""
 
 import itertools
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from eval.loaders.locomo import load_locomo
 from eval.metrics.context import context_scores
 from eval.metrics.summary import summarise
 from eval.onepass import CONTEXT_METRICS, Grid
-from eval.runner import queries_of
+from eval.runner import contexts, queries_of
 from eval.system import Parts, assemble
 from recall.embedders.sentence_transformer import SentenceTransformerEmbedder
 from recall.indexes.hnsw import HnswIndex
@@ -40,13 +39,18 @@ def options_of(row: dict) -> RecallOptions:
 
 def means_by_engine(prepared: Prepared, options: RecallOptions) -> dict[str, float | None]:
     """The context metrics of one configuration, from one `recall` of the engine for every query."""
-    contexts = {}
+    found_by_query = {}
     for query in queries_of(prepared.collection):
         context = RequestContext(thread_id=query.thread_id, resource_id=query.resource_id)
         found = prepared.system.engine.recall(query.text, options, context, before=query.asked_at)
-        contexts[query.query_id] = [item.message.message_id for item in found.context]
+        found_by_query[query.query_id] = [item.message.message_id for item in found.context]
+    return means_of(prepared, found_by_query)
+
+
+def means_of(prepared: Prepared, seen: dict[str, list[str]]) -> dict[str, float | None]:
+    """The mean of every context metric over the queries with evidence."""
     relevant = {query_id: ids for query_id, ids in relevant_ids(prepared.collection).items() if ids}
-    scored = {query_id: contexts[query_id] for query_id in relevant}
+    scored = {query_id: seen[query_id] for query_id in relevant}
     values = summarise(context_scores(scored, relevant, prepared.tokens_by_id()))
     return {name: entry["value"] for name, entry in values.items()}
 
@@ -91,9 +95,9 @@ def test_the_chosen_row_has_the_metrics_of_its_own_evaluation(prepared: Callable
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("LOCOMO_PATH" not in os.environ, reason="LOCOMO_PATH does not name LoCoMo's JSON file")
-def test_sixty_random_configurations_on_real_conversations() -> None:
-    collection = load_locomo(os.environ["LOCOMO_PATH"])
+@pytest.mark.usefixtures("shared_cache")
+def test_sixty_random_configurations_on_real_conversations(locomo_path: Path) -> None:
+    collection = load_locomo(str(locomo_path))
     parts = Parts(
         embedder=SentenceTransformerEmbedder,
         index=HnswIndex,
@@ -104,10 +108,13 @@ def test_sixty_random_configurations_on_real_conversations() -> None:
     system.ingest(collection)
     held = prepare(collection, system, depth=60)
     table = sweep(held, GRID, SCOPES, max_tokens=500).tables["sweep"]
+    runs = {scope: held.retrieve(scope).run for scope in SCOPES}
     for row in sample_of(table, seed=3):
-        metrics = evaluate(held, options_of(row)).body["metrics"]
+        options = options_of(row)
+        seen = contexts(collection, system.store, runs[options.scope], options)
+        expected = means_of(held, seen.message_ids)
         for metric in CONTEXT_METRICS:
-            assert row[metric] == pytest.approx(metrics[metric]["value"], abs=1e-12), row
+            assert row[metric] == pytest.approx(expected[metric], abs=1e-12), row
 
 
 def test_the_cache_of_the_tests_lies_apart(prepared: Callable[[str], Prepared], tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from eval.synthetic.bank import PhraseBank, load_bank
 from eval.synthetic.generate import generate
 from eval.synthetic.particles import AFTER_VOWEL, attach
 from eval.synthetic.plan import CYCLE
+from eval.synthetic.world import World
 from recall.errors import OptionsError
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,13 @@ def test_every_allowed_number_of_queries_finds_room(
     assert made.messages.height == resources * threads * length
     assert made.queries.height == resources * queries
     assert made.messages["thread_id"].n_unique() == resources * threads
+
+
+@pytest.mark.parametrize(("threads", "length"), [(2, 8), (3, 8), (5, 8), (2, 9), (3, 9), (4, 11)])
+def test_the_tightest_small_collections_find_room_wherever_the_cycle_begins(threads: int, length: int) -> None:
+    size = {"resources": 2 * len(CYCLE), "threads_per_resource": threads, "messages_per_thread": length}
+    made = generate(**size, queries_per_resource=most_queries(**size))
+    assert made.messages.height == 2 * len(CYCLE) * threads * length
 
 
 def test_a_resource_can_carry_the_largest_number_of_queries() -> None:
@@ -204,6 +212,20 @@ def test_of_a_fact_that_changed_only_the_newest_visible_version_is_relevant(coll
         older = versions(collection, query, other)
         assert older
         assert all(message["created_at"] < newest["created_at"] for message in older)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_versions_of_a_fact_differ_even_when_values_run_short(seed: int) -> None:
+    world = World(load_bank("en"), np.random.default_rng(seed), 50)
+    # Six people with two or three values each: more than the twelve values of a topic.
+    facts = [world.fact(tellings=2 + number % 2) for number in range(30)]
+    assert all(len(set(fact.values)) == len(fact.values) > 1 for fact in facts)
+
+
+def test_versions_of_a_fact_are_told_in_different_threads(default: TestCollection) -> None:
+    for query, relevant, other in judged(default, "update"):
+        told = versions(default, query, relevant + other)
+        assert len({message["thread_id"] for message in told}) == len(told)
 
 
 def test_some_queries_are_asked_between_two_changes(default: TestCollection) -> None:
@@ -402,6 +424,12 @@ def test_the_config_of_the_name_generates_a_collection_of_that_name(name: str) -
 )
 def test_particles_follow_the_last_sound(word: str, particle: str, expected: str) -> None:
     assert attach(word, particle) == expected
+
+
+@pytest.mark.parametrize(("digit", "reading"), [*zip("0123456789", "영일이삼사오육칠팔구", strict=True)])
+def test_a_digit_takes_the_particle_of_its_reading(digit: str, reading: str) -> None:
+    for particle in AFTER_VOWEL:
+        assert attach(digit, particle)[1:] == attach(reading, particle)[1:]
 
 
 @given(st.integers(0xAC00, 0xD7A3).map(chr), st.sampled_from(sorted(set(AFTER_VOWEL) - {"으로", "호칭"})))

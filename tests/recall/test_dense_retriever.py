@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recall.embedders.hashing import HashingEmbedder
-from recall.errors import EmbedderError, IndexingError, MissingDependencyError, OptionsError
+from recall.errors import EmbedderError, IndexingError, MissingDependencyError, ModelError, OptionsError
 from recall.indexes.exact import ExactIndex
 from recall.protocols import Retriever, TimedVector
 from recall.retrievers.dense import DenseRetriever
@@ -160,6 +160,20 @@ def test_every_failure_is_reported_with_its_reason(retriever):
         retriever.index([say("a", BROKEN), say("b", NOT_A_NUMBER), say("c", "fine")])
     assert raised.value.failures["a"] == "the model broke"
     assert "NaN" in raised.value.failures["b"]
+
+
+def test_a_model_that_cannot_be_loaded_is_told_at_once(retriever, embedder, monkeypatch):
+    """Trying each message alone would fail as often as there are messages, and bury the reason."""
+    calls = []
+
+    def unavailable(texts):
+        calls.append(texts)
+        raise ModelError("no such model")
+
+    monkeypatch.setattr(embedder, "embed_passages", unavailable)
+    with pytest.raises(ModelError, match="no such model"):
+        retriever.index([say("a", "one"), say("b", "two")])
+    assert len(calls) == 1
 
 
 def test_a_missing_library_is_told_at_once(retriever, embedder, monkeypatch):
