@@ -71,8 +71,8 @@ class MlflowTracker:
         address = urlsplit(self.uri)
         if address.scheme in ("", "file"):
             raise OutputError(
-                f"the tracking URI is {self.uri!r}, expected a database or a server, such as sqlite:////folder/mlflow.db "
-                "or http://host:5000; MLflow writes no plain folders any more"
+                f"the tracking URI is {self.uri!r}, expected a database or a server, such as "
+                "sqlite:////folder/mlflow.db or http://host:5000; MLflow writes no plain folders any more"
             )
         try:
             if address.scheme == "sqlite":
