@@ -4,6 +4,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -33,57 +34,50 @@ def printable(text: str) -> str:
 def job_parts(results: Mapping[str, Any]) -> list[RenderableType]:
     """Everything to show of one finished job."""
     parts = _sweep_parts(results) if "front" in results else _evaluation_parts(results)
-    return [_headline(results), *parts, latency_table(results), *map(_warning, results["warnings"])]
+    return [_headline(results), *parts, *latency_parts(results), *map(_warning, results["warnings"])]
 
 
 def _evaluation_parts(results: Mapping[str, Any]) -> list[RenderableType]:
-    return [_metrics_table(results), _types_table(results)]
+    return [*_metrics_parts(results), *_types_parts(results)]
 
 
 def _sweep_parts(results: Mapping[str, Any]) -> list[RenderableType]:
     """The Pareto front with the best row under the budget marked, and the reference's default."""
-    budget = results["budget"]["max_tokens"]
-    shown = _thinned(results["front"], results["best"])
-    table = Table(
-        title=f"Pareto front: evidence recall against tokens, {len(shown)} of its {len(results['front'])} rows, "
+    budget, best, default = results["budget"]["max_tokens"], results["best"], results["default"]
+    shown = _thinned(results["front"], best)
+    title = (
+        f"Pareto front, evidence recall against tokens: {len(shown)} of its {len(results['front'])} rows, "
         f"from {results['grid']['configurations']:,} configurations"
     )
-    for heading in ("", *_AXES):
-        table.add_column(heading)
-    for heading in ("evidence", "all", "precision", "messages", "tokens"):
-        table.add_column(heading, justify="right")
-    best = results["best"]
+    table = _table(left=("", *_AXES), right=("evidence", "all", "messages", "tokens"))
     for row in shown:
         mark = "best" if row["configuration"] == best["configuration"] else ""
         table.add_row(mark, *_axes(row["configuration"]), *_context(row["metrics"]), style="bold" if mark else None)
     table.add_section()
-    table.add_row("default", *_axes(results["default"]["configuration"]), *_context(results["default"]["metrics"]))
+    table.add_row("default", *_axes(default["configuration"]), *_context(default["metrics"]))
     sentence = (
         f"Best within {budget:g} tokens: {_knobs(best['configuration'])}: evidence recall "
         f"{_number(best['metrics']['evidence_recall'])} at {_number(best['metrics']['context_tokens'])} tokens. "
-        f"The reference's default: {_number(results['default']['metrics']['evidence_recall'])} at "
-        f"{_number(results['default']['metrics']['context_tokens'])}. "
-        f"Means over {results['counts']['scored_queries']} queries; intervals are not computed yet."
+        f"The reference's default: {_number(default['metrics']['evidence_recall'])} at "
+        f"{_number(default['metrics']['context_tokens'])}. "
+        f"Means over {results['counts']['scored_queries']:,} queries; intervals are not computed yet."
     )
-    return [table, Text(sentence)]
+    return [_title(title), table, _title(sentence)]
 
 
 def comparison_parts(jobs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
     """A multirun: one row per job with the settings that differ and the main figures, then every job's notes."""
     settings = _differing_overrides(jobs)
-    table = Table(title=f"{len(jobs)} jobs")
-    table.add_column("job")
-    longest = max((len(line) for text in settings for line in text.split("\n")), default=0)
-    table.add_column("setting", no_wrap=True, min_width=longest)
-    for heading in ("R@5", "R@10", "nDCG@10", "evidence", "messages", "tokens", "p95 ms"):
-        table.add_column(heading, justify="right")
+    headings = ("R@5", "R@10", "nDCG@10", "evidence", "messages", "tokens", "p95 ms")
+    table = _table(left=("job", "setting"), right=headings)
+    table.columns[1].no_wrap = True
     for number, (job, setting) in enumerate(zip(jobs, settings, strict=True)):
         metrics = {name: entry["value"] for name, entry in job["metrics"].items()}
         names = ("recall_at_5", "recall_at_10", "ndcg_at_10", "evidence_recall", "context_messages", "context_tokens")
         search = (job["timings_ms"].get("search") or {}).get("p95")
         figures = [_number(metrics.get(name)) for name in names]
         table.add_row(str(number), Text(printable(setting)), *figures, _number(search))
-    return [table, *map(_warning, _notes(jobs))]
+    return [_title(f"{len(jobs)} jobs"), table, *map(_warning, _notes(jobs))]
 
 
 def _notes(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -102,65 +96,57 @@ def _differing_overrides(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["\n".join(text for text in overrides if text not in shared) for overrides in typed]
 
 
-def latency_table(results: Mapping[str, Any]) -> Table:
+def latency_parts(results: Mapping[str, Any]) -> list[RenderableType]:
     """Milliseconds by stage."""
-    table = Table(title="Latency (ms per query)")
-    table.add_column("stage")
-    for heading in ("p50", "p95", "p99"):
-        table.add_column(heading, justify="right")
+    table = _table(left=("stage",), right=("p50", "p95", "p99"))
     for stage, values in results["timings_ms"].items():
         table.add_row(stage, *(_number((values or {}).get(name)) for name in ("p50", "p95", "p99")))
-    return table
+    return [_title("Latency, ms per query"), table]
 
 
-def key_values(title: str, pairs: Iterable[tuple[str, Any]]) -> Table:
+def key_values(title: str, pairs: Iterable[tuple[str, Any]]) -> list[RenderableType]:
     """Two columns: what, and how much."""
-    table = Table(title=title, show_header=False)
-    table.add_column("what")
-    table.add_column("value", justify="right", overflow="fold")
+    table = _table(left=("what",), right=("value",))
+    table.show_header = False
+    table.columns[1].overflow = "fold"
     for key, value in pairs:
         table.add_row(Text(printable(str(key))), Text(printable(_number(value) if value is None else _plain(value))))
-    return table
+    return [_title(printable(title)), table]
 
 
 def collection_parts(described: Mapping[str, Any]) -> list[RenderableType]:
     """A collection's description: single values, distributions, and what its loader noted."""
     values, spreads = _flat(described), _spreads(described)
-    parts: list[RenderableType] = [key_values(str(described["name"]), values)]
+    parts = key_values(str(described["name"]), values)
     if spreads:
         headings = list(next(iter(spreads.values())))
-        table = Table(title="Distributions")
-        table.add_column("what")
-        for heading in headings:
-            table.add_column(heading, justify="right")
+        table = _table(left=("what",), right=headings)
         for name, spread in spreads.items():
             table.add_row(name, *(_number(spread[heading]) for heading in headings))
-        parts.append(table)
+        parts += [_title("Distributions"), table]
     return [*parts, *(Text(f"Note: {printable(note)}") for note in described.get("notes", []))]
 
 
 def search_parts(found: Mapping[str, Any]) -> list[RenderableType]:
     """Hits with their windows, what joins this thread, the block for other threads, the time of each stage."""
+    owner = (
+        f"resource {printable(found['resource_id'])}, one of {found['resources']}; searched by {found['searched_by']}"
+    )
     title = f"{len(found['hits'])} hits for {printable(found['query'])!r}, {_knobs(found['configuration'])}"
-    table = Table(title=Text(title), show_lines=True)
+    table = Table(box=SIMPLE_HEAD, show_lines=True, show_edge=False, pad_edge=False)
     table.add_column("rank", justify="right")
     table.add_column("score", justify="right")
     table.add_column("window (the hit is bold)")
     for hit in found["hits"]:
         lines = [_line(message, is_hit=message["message_id"] == hit["message_id"]) for message in hit["window"]]
         table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", Text("\n").join(lines))
-    owner = (
-        f"resource {printable(found['resource_id'])}, one of {found['resources']}; searched by {found['searched_by']}"
-    )
-    parts: list[RenderableType] = [Text(owner), table]
+    parts: list[RenderableType] = [Text(owner), _title(title), table]
     if found["this_thread"]:
-        parts += [Text("Added to this thread:"), *(_line(message, is_hit=False) for message in found["this_thread"])]
-    parts.append(
-        Text("Block for other threads:" if found["block"] else "No block: nothing recalled from other threads.")
-    )
+        joined = (_line(message, is_hit=False) for message in found["this_thread"])
+        parts += [_title("Added to this thread"), *joined]
+    parts.append(_title("Block for other threads" if found["block"] else "Nothing recalled from other threads"))
     parts.append(Text(printable_lines(found["block"])))
-    timings = key_values("Milliseconds", found["timings_ms"].items())
-    return [*parts, timings]
+    return [*parts, *key_values("Milliseconds", found["timings_ms"].items())]
 
 
 def printable_lines(text: str) -> str:
@@ -211,6 +197,20 @@ def _thinned(front: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> lis
     return kept
 
 
+def _table(*, left: Sequence[str], right: Sequence[str]) -> Table:
+    """An empty table that fits 80 columns: text on the left, figures on the right."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for heading in left:
+        table.add_column(heading)
+    for heading in right:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
 def _warning(sentence: str) -> Text:
     return Text(f"Note: {printable(sentence)}", style="yellow")
 
@@ -228,28 +228,24 @@ def _headline(results: Mapping[str, Any]) -> Text:
     )
 
 
-def _metrics_table(results: Mapping[str, Any]) -> Table:
-    table = Table(title=_knobs(results["configuration"]))
-    for heading in ("metric", "value", "queries"):
-        table.add_column(heading, justify="left" if heading == "metric" else "right")
+def _metrics_parts(results: Mapping[str, Any]) -> list[RenderableType]:
+    table = _table(left=("metric",), right=("value", "queries"))
     for name in (*SHOWN_METRICS, *SHOWN_CONTEXT):
         entry = results["metrics"].get(name)
         if entry is not None:
             table.add_row(name, _number(entry["value"]), f"{entry['n']:,}")
-    return table
+    return [_title(_knobs(results["configuration"])), table]
 
 
-def _types_table(results: Mapping[str, Any]) -> Table:
-    table = Table(title="By query type")
-    table.add_column("type")
+def _types_parts(results: Mapping[str, Any]) -> list[RenderableType]:
     names = ("recall_at_5", "recall_at_10", "ndcg_at_10", "evidence_recall", "context_messages", "context_tokens")
-    for name in ("queries", *names):
-        table.add_column(name, justify="right")
+    headings = ("queries", "R@5", "R@10", "nDCG@10", "evidence", "messages", "tokens")
+    table = _table(left=("type",), right=headings)
     for kind, metrics in results["by_type"].items():
         queries = max((entry["n"] for entry in metrics.values()), default=0)
         figures = [_number(metrics.get(name, {}).get("value")) for name in names]
         table.add_row(Text(printable(kind)), f"{queries:,}", *figures)
-    return table
+    return [_title("By query type"), table]
 
 
 def _axes(knobs: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -264,7 +260,9 @@ def _knobs(knobs: Mapping[str, Any]) -> str:
 
 
 def _context(metrics: Mapping[str, Any]) -> list[str]:
-    return [_number(metrics[name]) for name in SHOWN_CONTEXT]
+    return [
+        _number(metrics[name]) for name in ("evidence_recall", "evidence_all", "context_messages", "context_tokens")
+    ]
 
 
 def _plain(value: Any) -> str:
