@@ -33,11 +33,12 @@ def comparison_parts(jobs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
     has_choice = any("best" in job for job in jobs)
     left = ("job", "setting", *(["best"] if has_choice else []))
     table = figures_table(left=left, right=(*MAIN, "p95 ms"))
-    table.columns[1].no_wrap = True
+    for column in table.columns[1 : len(left)]:
+        column.no_wrap = True
     for number, (job, setting) in enumerate(zip(jobs, _differing_overrides(jobs), strict=True)):
-        choice = [" · ".join(axes(job["configuration"]))] if has_choice else []
+        choice = [" ".join(axes(job["configuration"]))] if has_choice else []
         search = (job["timings_ms"].get("search") or {}).get("p95")
-        table.add_row(str(number), Text(printable(setting)), *choice, *_main(job["metrics"]), figure(search))
+        table.add_row(str(number), Text(setting), *choice, *_main(job["metrics"]), figure(search))
     return [title(f"{len(jobs)} jobs"), table, *map(note, _notes(jobs))]
 
 
@@ -138,4 +139,4 @@ def _differing_overrides(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each job's overrides without those that all jobs share."""
     typed = [job["manifest"]["overrides"] for job in jobs]
     shared = set.intersection(*map(set, typed)) if typed else set()
-    return ["\n".join(text for text in overrides if text not in shared) for overrides in typed]
+    return ["\n".join(printable(text) for text in overrides if text not in shared) for overrides in typed]
