@@ -1,0 +1,107 @@
+"""Composing settings with Hydra: one run, a multirun, or overrides alone."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from eval.config.sentences import readable_errors
+from eval.config.settings import register_types
+from eval.errors import ConfigError, OutputError
+
+CONFIG_NAME = "config"
+
+
+class RememberMultirun(Callback):
+    """Remembers the folder of the last multirun of this process, whatever launcher ran its jobs."""
+
+    folder: Path | None = None
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Keep the folder that holds one sub-folder per job."""
+        RememberMultirun.folder = Path(config.hydra.sweep.dir)
+
+
+def config_folder() -> Path:
+    """The folder of YAML files: inside an installed wheel, or beside `eval/` in a checkout."""
+    here = Path(__file__).resolve().parent.parent
+    for folder in (here / "configs", here.parent / "configs"):
+        if (folder / f"{CONFIG_NAME}.yaml").is_file():
+            return folder
+    raise ConfigError(f"no configs folder beside {here}; reinstall the package")
+
+
+def run_with_hydra(task: Callable[[DictConfig], None]) -> Path | None:
+    """Compose the settings from `sys.argv`, run `task` once or per job of a multirun.
+
+    Returns:
+        The folder of the multirun, None for a single run.
+
+    Raises:
+        ConfigError: Settings that do not compose.
+        OutputError: The run folder cannot be made.
+    """
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach our own edge instead of Hydra's printer
+    register_types()
+    RememberMultirun.folder = None
+    failures: list[Exception] = []
+
+    def job(settings: DictConfig) -> None:
+        try:
+            task(settings)
+        except Exception as error:
+            if HydraConfig.get().mode is RunMode.MULTIRUN:  # there Hydra's line says which job it was
+                raise
+            failures.append(error)
+
+    main = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name=CONFIG_NAME)(job)
+    try:
+        with readable_errors():
+            main()
+    except OSError as error:
+        raise OutputError(
+            f"cannot make the run folder {error.filename}: {error.strerror}; "
+            "set runs_dir to a folder that can be written"
+        ) from error
+    if failures:
+        raise failures[0]
+    return RememberMultirun.folder
+
+
+def compose(overrides: Sequence[str]) -> DictConfig:
+    """Settings from overrides alone, for commands that are not Hydra applications.
+
+    Raises:
+        ConfigError: Settings that do not compose.
+    """
+    register_types()
+    with readable_errors(), hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+        return hydra.compose(CONFIG_NAME, overrides=[quoted(override) for override in overrides])
+
+
+def quoted(override: str) -> str:
+    """An override as Hydra can read it: its grammar takes letters other than ASCII only in quotes.
+
+    `path=모음` becomes `path='모음'`; alternatives of a multirun are quoted one by one.
+    """
+    key, sign, value = override.partition("=")
+    if not sign or value.isascii() or value[0] in "'\"[{":
+        return override
+    parts = (part if part.isascii() else "'" + part.replace("'", r"\'") + "'" for part in value.split(","))
+    return f"{key}={','.join(parts)}"
+
+
+def run_folder() -> Path:
+    """The folder Hydra made for the running job."""
+    return Path(HydraConfig.get().runtime.output_dir)
+
+
+def job_overrides() -> list[str]:
+    """The overrides of the running job, as typed."""
+    return [str(text) for text in HydraConfig.get().overrides.task]

@@ -1,0 +1,74 @@
+"""From a group's YAML to the object its `_target_` makes.
+
+The allowed keys and their types are those of the target's signature, so adding an implementation edits nothing here.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import field, make_dataclass
+from importlib import import_module
+from typing import Any
+
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from eval.config.sentences import named_in, readable_errors, unknown_setting, without_value
+from eval.errors import ConfigError
+
+
+def build(settings: DictConfig, group: str, **parts: Any) -> Any:
+    """The object a group's `_target_` makes from its settings and from `parts` the program supplies.
+
+    Raises:
+        ConfigError: A key the target does not take, a value of the wrong type, a missing value or target.
+    """
+    node = settings[group]
+    target = _locate(group, node)
+    allowed = _parameters(target, without=parts)
+    schema = make_dataclass("Schema", [(name, kind, field(default=default)) for name, kind, default in allowed])
+    given = {str(key): node._get_node(key) for key in node if key != "_target_"}
+    for name in given:
+        if name not in {known for known, _, _ in allowed}:
+            raise ConfigError(unknown_setting(f"{group}.{name}", name, [known for known, _, _ in allowed]))
+        if OmegaConf.is_missing(node, name):  # merged, it would silently take the signature's default
+            raise ConfigError(without_value(f"{group}.{name}"))
+    with readable_errors(group):
+        typed = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(given))
+        values = OmegaConf.to_container(typed, resolve=True, throw_on_missing=True)
+    assert isinstance(values, dict)
+    with named_in(group):
+        return target(**{str(key): value for key, value in values.items()}, **parts)
+
+
+def _locate(group: str, node: Any) -> Callable[..., Any]:
+    path = str(node.get("_target_", "")) if isinstance(node, DictConfig) else ""
+    module, _, name = path.rpartition(".")
+    try:
+        target: Callable[..., Any] = getattr(import_module(module), name)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{group}._target_ is {path!r}, which cannot be imported: {error}") from error
+    return target
+
+
+def _parameters(target: Callable[..., Any], *, without: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """(name, type, default) of what YAML may set; MISSING where there is no default."""
+    initialiser = target.__init__ if inspect.isclass(target) else target
+    hints = typing.get_type_hints(initialiser)
+    found = []
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name in without:
+            continue
+        default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+        found.append((name, _settable(hints.get(name, Any)), default))
+    return found
+
+
+def _settable(hint: Any) -> Any:
+    """The type as OmegaConf can check it; Any where it cannot."""
+    scalars = {int, float, str, bool}
+    if hint in scalars:
+        return hint
+    arguments = typing.get_args(hint)
+    if len(arguments) == 2 and type(None) in arguments and scalars & set(arguments):
+        return hint
+    return Any
