@@ -49,8 +49,9 @@ def _dispatch(words: list[str]) -> int:
 
 def _hydra_command(command: str, words: list[str]) -> int:
     """`eval` and `sweep`: everything but `--json` is Hydra's to read."""
-    from eval.config import quoted, run_with_hydra
+    from eval.config import check_groups, quoted, run_with_hydra
 
+    check_groups(words)
     as_json = "--json" in words
     sys.argv = ["recall", *(quoted(word) for word in words if word != "--json")]
     os.environ["RECALL_RUN_NAME"] = f"{datetime.now():%Y%m%d-%H%M%S}-{command}-{secrets.token_hex(2)}"  # noqa: DTZ005

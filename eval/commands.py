@@ -1,11 +1,22 @@
 """The commands, from settings to documents; `eval/cli.py` reads the line and shows what they return."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from eval.collection import describe, write_collection
-from eval.config import build, compose, job_overrides, named_in, plain, plain_value, recall_options, run_folder
+from eval.config import (
+    build,
+    check_keys,
+    compose,
+    job_overrides,
+    named_in,
+    plain,
+    plain_value,
+    recall_options,
+    run_folder,
+)
 from eval.errors import ConfigError
 from eval.evaluation import LARGEST_CUTOFF, Outcome, Prepared, evaluate, prepare, sweep
 from eval.onepass import Grid
@@ -108,7 +119,10 @@ def describe_collection(kind: str, path: str) -> dict[str, Any]:
 
 
 def _run_job(command: str, settings: Any, folder: Path) -> Finished:
-    plan = _evaluation_plan(settings) if command == "eval" else _sweep_plan(settings)
+    check_keys(settings)
+    # Both are read, so that a wrong value is told even where the other command would use it.
+    plans = {"eval": _evaluation_plan(settings), "sweep": _sweep_plan(settings)}
+    plan = plans[command]
     depth = _depth(settings, plan.deepest)
     tracker: Tracker = build(settings, "tracking")
     tracker.check()
@@ -137,8 +151,8 @@ def _sweep_plan(settings: Any) -> Plan:
     windows = _axis("message_range", plain_value(axes.message_range), MessageRange.of)
     scopes: list[ScopeName] = _axis("scope", plain_value(axes.scope), lambda value: RecallOptions(scope=value).scope)
     levels = _axis("threshold", plain_value(axes.threshold), lambda value: RecallOptions(threshold=value))
-    if axes.max_tokens <= 0:
-        raise OptionsError("sweep.max_tokens", axes.max_tokens, "a number above 0")
+    if not 0 < axes.max_tokens < math.inf:
+        raise OptionsError("sweep.max_tokens", axes.max_tokens, "a finite number above 0")
     grid = Grid(top_ks, [(window.before, window.after) for window in windows], [level.threshold for level in levels])
     return Plan("sweep", levels, max(top_ks), lambda prepared: sweep(prepared, grid, scopes, axes.max_tokens))
 

@@ -1,7 +1,9 @@
 """Composing settings with Hydra: one run, a multirun, or overrides alone."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from eval.config.sentences import readable_errors
-from eval.config.settings import register_types
+from eval.config.sentences import readable_errors, unknown_setting
+from eval.config.settings import RecallSettings, Settings, SweepSettings, register_types
 from eval.errors import ConfigError, OutputError
 
 CONFIG_NAME = "config"
@@ -82,7 +84,10 @@ def compose(overrides: Sequence[str]) -> DictConfig:
     """
     register_types()
     with readable_errors(), hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
-        return hydra.compose(CONFIG_NAME, overrides=[quoted(override) for override in overrides])
+        check_groups(overrides)
+        settings = hydra.compose(CONFIG_NAME, overrides=[quoted(override) for override in overrides])
+    check_keys(settings)
+    return settings
 
 
 def quoted(override: str) -> str:
@@ -95,6 +100,47 @@ def quoted(override: str) -> str:
         return override
     parts = (part if part.isascii() else "'" + part.replace("'", r"\'") + "'" for part in value.split(","))
     return f"{key}={','.join(parts)}"
+
+
+def check_groups(words: Sequence[str]) -> None:
+    """Refuse a group that is given something other than names of its configs.
+
+    Raises:
+        ConfigError: With the names there are.
+    """
+    for word in words:
+        group, sign, value = word.partition("=")
+        folder = config_folder() / group
+        if (
+            sign
+            and group.isidentifier()
+            and folder.is_dir()
+            and not _names_configs(value, optional=group == "experiment")
+        ):
+            known = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
+            raise ConfigError(f"{group} is {value!r}, expected one of {known}")
+
+
+def _names_configs(value: str, *, optional: bool) -> bool:
+    names = value.split(",")
+    return all(re.fullmatch(r"[A-Za-z_][\w.-]*", name) and (optional or name != "null") for name in names)
+
+
+def check_keys(settings: DictConfig) -> None:
+    """Refuse settings that were added with + and that nothing reads; `build` checks the groups with a target.
+
+    Raises:
+        ConfigError: With the settings there are.
+    """
+    for prefix, node, schema in (
+        ("", settings, Settings),
+        ("recall.", settings.recall, RecallSettings),
+        ("sweep.", settings.sweep, SweepSettings),
+    ):
+        known = [each.name for each in fields(schema)]
+        for name in node:
+            if name not in known:
+                raise ConfigError(unknown_setting(f"{prefix}{name}", str(name), known))
 
 
 def run_folder() -> Path:

@@ -22,7 +22,8 @@ def build(settings: DictConfig, group: str, **parts: Any) -> Any:
     Raises:
         ConfigError: A key the target does not take, a value of the wrong type, a missing value or target.
     """
-    node = settings[group]
+    with readable_errors():
+        node = settings[group]
     target = _locate(group, node)
     allowed = _parameters(target, without=parts)
     schema = make_dataclass("Schema", [(name, kind, field(default=default)) for name, kind, default in allowed])

@@ -9,6 +9,7 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
+    ConfigTypeError,
     InterpolationKeyError,
     MissingMandatoryValue,
     OmegaConfBaseException,
@@ -58,18 +59,30 @@ def _sentence(error: BaseException, prefix: str) -> str:
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.parent_node is not None:
         known = [str(key) for key in error.parent_node if key not in ("hydra", "_target_")]
         return unknown_setting(full_name, str(error.key), known)
+    if isinstance(error, ConfigTypeError):
+        return f"{full_name} is a mapping, expected a list"
     return " ".join(str(error).split())
+
+
+_WORDS = (
+    ("not Optional", "a value, not null"),
+    ("not a ListConfig", "a list, such as [1, 2]"),
+    ("Integer", "an integer"),
+    ("subclass of int", "an integer"),
+    ("Float", "a number"),
+    ("subclass of float", "a number"),
+    ("string", "a text"),
+    ("subclass of str", "a text"),
+    ("bool", "true or false"),
+)
+"""What OmegaConf says of a type, and what a person would."""
 
 
 def _expected(error: OmegaConfBaseException) -> str:
     """The type a field wants, in words."""
-    text = str(error.msg or "")
-    if "not Optional" in text:
-        return "a value, not null"
-    for kind, words in (("Integer", "an integer"), ("Float", "a number"), ("bool", "true or false")):
-        if kind in text:
-            return words
-    return f"another type ({text.splitlines()[0]})" if text else "another type"
+    text = str(error.msg or "").partition("\n")[0]
+    found = [words for sign, words in _WORDS if sign in text]
+    return found[0] if found else f"another type ({text})"
 
 
 def unknown_setting(full_name: str, key: str, known: Sequence[str]) -> str:
