@@ -140,7 +140,7 @@ def check_keys(settings: DictConfig) -> None:
         known = [each.name for each in fields(schema)]
         for name in node:
             if name not in known:
-                raise ConfigError(unknown_setting(f"{prefix}{name}", str(name), known))
+                raise ConfigError(unknown_setting(prefix + str(name), str(name), known))
 
 
 def run_folder() -> Path:
