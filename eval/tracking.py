@@ -101,7 +101,7 @@ class MlflowTracker:
 
         try:
             self._log(results, folder)
-        except (MlflowException, OSError) as error:
+        except (MlflowException, ImportError, OSError) as error:  # ImportError: a database's driver
             raise OutputError(
                 f"cannot record the run in MLflow at {self.uri}: {_first_line(error)}; results are in {folder}; "
                 "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
