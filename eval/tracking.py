@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 import sqlite3
 from collections.abc import Mapping
@@ -68,7 +69,7 @@ class MlflowTracker:
         """
         if not self._given:
             home().mkdir(parents=True, exist_ok=True)
-        address = urlsplit(self.uri)
+        shown, address = _without_password(self.uri), urlsplit(self.uri)
         if address.scheme in ("", "file"):
             raise OutputError(
                 f"the tracking URI is {self.uri!r}, expected a database or a server, such as "
@@ -82,7 +83,7 @@ class MlflowTracker:
                 socket.create_connection((address.hostname or "", port), timeout=CONNECT_SECONDS).close()
         except (OSError, ValueError, sqlite3.Error) as error:
             raise OutputError(
-                f"cannot record runs in MLflow at {self.uri}: {_first_line(error)}; "
+                f"cannot record runs in MLflow at {shown}: {_first_line(error)}; "
                 "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
             ) from error
 
@@ -96,6 +97,8 @@ class MlflowTracker:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow.exceptions import MlflowException
 
+        shown = _without_password(self.uri)
+
         for noisy in ("alembic", "mlflow"):  # its import sets them to report every table it makes
             logging.getLogger(noisy).setLevel(logging.WARNING)
 
@@ -103,12 +106,12 @@ class MlflowTracker:
             self._log(results, folder)
         except (MlflowException, ImportError, OSError) as error:  # ImportError: a database's driver
             raise OutputError(
-                f"cannot record the run in MLflow at {self.uri}: {_first_line(error)}; results are in {folder}; "
+                f"cannot record the run in MLflow at {shown}: {_first_line(error)}; results are in {folder}; "
                 "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
             ) from error
-        return (
-            f"mlflow ui --backend-store-uri {self.uri}" if self.uri.startswith("sqlite:") else f"MLflow at {self.uri}"
-        )
+        if self.uri.startswith("sqlite:"):
+            return f"mlflow ui --backend-store-uri {self.uri}"
+        return f"MLflow at {shown}"
 
     def _log(self, results: Mapping[str, Any], folder: Path) -> None:
         from mlflow import MlflowClient
@@ -163,6 +166,10 @@ def _flatten(prefix: str, value: Any) -> dict[str, Any]:
     for key, inner in value.items():
         flat |= _flatten(f"{prefix}.{key}".lstrip("."), inner)
     return flat
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"//[^/@]*@", "//***@", uri)
 
 
 def _first_line(error: BaseException) -> str:

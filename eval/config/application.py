@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from eval.config.sentences import readable_errors, unknown_setting
-from eval.config.settings import RecallSettings, Settings, SweepSettings, register_types
+from eval.config.settings import DESTINATION, RecallSettings, Settings, SweepSettings, register_types
 from eval.errors import ConfigError, OutputError
 
 CONFIG_NAME = "config"
@@ -149,5 +149,6 @@ def run_folder() -> Path:
 
 
 def job_overrides() -> list[str]:
-    """The overrides of the running job, as typed."""
-    return [str(text) for text in HydraConfig.get().overrides.task]
+    """The overrides of the running job, as typed, without those of DESTINATION."""
+    typed = [str(text) for text in HydraConfig.get().overrides.task]
+    return [text for text in typed if not text.lstrip("+~").startswith(DESTINATION)]

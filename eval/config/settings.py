@@ -47,6 +47,10 @@ class Settings:
     runs_dir: str = "runs"
 
 
+DESTINATION = ("runs_dir", "tracking")
+"""Settings that say where results go, not what was measured; a tracking URI may hold a password."""
+
+
 def register_types() -> None:
     """Tell Hydra the types, under the name that config.yaml begins with."""
     ConfigStore.instance().store("settings", Settings)
@@ -69,11 +73,11 @@ def recall_options(settings: DictConfig) -> RecallOptions:
 
 
 def plain(settings: DictConfig) -> dict[str, Any]:
-    """The composed settings as plain data, without `runs_dir`: where results go is not what was measured."""
+    """The composed settings as plain data, without those of DESTINATION."""
     with readable_errors():
         data = OmegaConf.to_container(settings, resolve=True)
     assert isinstance(data, dict)
-    return {str(key): value for key, value in data.items() if key != "runs_dir"}
+    return {str(key): value for key, value in data.items() if key not in DESTINATION}
 
 
 def plain_value(value: Any) -> Any:

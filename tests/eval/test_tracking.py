@@ -33,6 +33,13 @@ def test_a_store_that_cannot_be_written_is_told_at_once(uri: str, sentence: str)
     assert uri in str(raised.value)
 
 
+def test_a_password_is_never_shown() -> None:
+    with pytest.raises(OutputError) as raised:
+        MlflowTracker("http://mina:geheim@127.0.0.1:9").check()
+    assert "geheim" not in str(raised.value)
+    assert "http://***@127.0.0.1:9" in str(raised.value)
+
+
 def test_the_default_store_is_absolute_and_under_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
