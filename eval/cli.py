@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else USAGE
     except RecallError as error:
         return _failed(str(error), USAGE, debug=debug)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        return _failed(f"the package {missing!r} is not installed; run: pip install recall-eval", USAGE, debug=debug)
     except OSError as error:
         return _failed(_os_sentence(error), USAGE, debug=debug)
     except Exception as error:  # the edge: what nobody foresaw is a bug of ours
@@ -149,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="recall", description="Measure and choose semantic recall over chat history.", allow_abbrev=False
     )
+    parser.add_argument("--version", action="version", version=f"recall-eval {version('recall-eval')}")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one sentence")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, purpose in HYDRA_COMMANDS.items():

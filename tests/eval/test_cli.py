@@ -2,7 +2,10 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import jsonschema
@@ -271,6 +274,18 @@ def test_a_cache_folder_that_cannot_be_made_is_one_sentence(
     assert (code, out) == (2, "")
     assert str(tmp_path / "file") in err
     assert run_folders(tmp_path) == []
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['ir_measures'] = None; from eval.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "eval", SMOKE]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "recall: the package 'ir_measures' is not installed; run: pip install recall-eval\n"
+
+
+def test_the_version_is_the_distribution_s(run: Run) -> None:
+    assert run("--version")[:2] == (0, f"recall-eval {version('recall-eval')}\n")
 
 
 def test_a_bug_of_ours_is_called_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
