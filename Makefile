@@ -27,7 +27,7 @@ bench: venv ## pytest-benchmark: search, window, sweep
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,ops,rounds
 
 ui: venv ## look at the results in MLflow
-	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/.recall/mlflow.db
+	$(BIN)/mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///$${RECALL_HOME:-$(CURDIR)/.recall}/mlflow.db}"
 
 venv: $(STAMP) ## the set-up alone; re-used while pyproject.toml and constraints.txt stay as they are
 

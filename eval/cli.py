@@ -5,6 +5,7 @@ command that needs them, so that help and usage errors are instant.
 """
 
 import argparse
+import io
 import os
 import secrets
 import sys
@@ -13,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from eval.errors import UsageError
 from recall.errors import RecallError
 
 DONE, USAGE, OUR_FAULT, INTERRUPTED = 0, 2, 70, 130
@@ -24,6 +26,9 @@ HYDRA_COMMANDS = {"eval": "score one configuration on one collection", "sweep": 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows its escape
+            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in words
     try:
         return _dispatch([word for word in words if word != "--debug"])
@@ -53,11 +58,14 @@ def _dispatch(words: list[str]) -> int:
 
 def _hydra_command(command: str, words: list[str]) -> int:
     """`eval` and `sweep`: everything but `--json` is Hydra's to read."""
-    from eval.config import check_groups, quoted, run_with_hydra
+    from eval.config import check_flags, check_groups, quoted, run_with_hydra
 
+    check_flags(words)
     check_groups(words)
     as_json = "--json" in words
-    sys.argv = ["recall", *(quoted(word) for word in words if word != "--json")]
+    # Hydra reads flags in front of the overrides only.
+    words = sorted((word for word in words if word != "--json"), key=lambda word: word not in ("-m", "--multirun"))
+    sys.argv = ["recall", *map(quoted, words)]
     os.environ["RECALL_RUN_NAME"] = f"{datetime.now():%Y%m%d-%H%M%S}-{command}-{secrets.token_hex(2)}"  # noqa: DTZ005
     finished: list[Any] = []
 
@@ -76,10 +84,9 @@ def _hydra_command(command: str, words: list[str]) -> int:
 
 def _show_job(finished: Any, *, as_json: bool) -> None:
     from eval import terminal
-    from eval.results import to_json
 
     if as_json:
-        sys.stdout.write(to_json(finished.document))
+        _print_json(finished.document)
         return
     screen = terminal.console()
     for part in terminal.job_parts(finished.document):
@@ -91,12 +98,12 @@ def _show_job(finished: Any, *, as_json: bool) -> None:
 
 def _show_multirun(folder: Path, *, as_json: bool) -> None:
     from eval import terminal
-    from eval.results import read_results, to_json
+    from eval.results import read_results
 
     # Folder names hold the job number, so that job-10 must not come before job-2.
     jobs = [read_results(path) for path in sorted(folder.glob("job-*"), key=lambda path: int(path.name[4:]))]
     if as_json:
-        sys.stdout.write(to_json({"jobs": jobs}))
+        _print_json({"jobs": jobs})
         return
     screen = terminal.console()
     for part in terminal.comparison_parts(jobs):
@@ -124,10 +131,9 @@ def _validate(options: argparse.Namespace) -> int:
 
 def _show_collection(described: Mapping[str, Any], options: argparse.Namespace) -> int:
     from eval import terminal
-    from eval.results import to_json
 
     if options.json:
-        sys.stdout.write(to_json(described))
+        _print_json(described)
     else:
         screen = terminal.console()
         for part in terminal.collection_parts(described):
@@ -137,11 +143,10 @@ def _show_collection(described: Mapping[str, Any], options: argparse.Namespace) 
 
 def _search(options: argparse.Namespace) -> int:
     from eval import commands, terminal
-    from eval.results import to_json
 
     found = commands.search(options.text, options.set, resource_id=options.resource, thread_id=options.thread)
     if options.json:
-        sys.stdout.write(to_json(found))
+        _print_json(found)
         return DONE
     screen = terminal.console()
     for part in terminal.search_parts(found):
@@ -149,8 +154,16 @@ def _search(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="recall", description="Measure and choose semantic recall over chat history.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"recall-eval {version('recall-eval')}")
@@ -197,6 +210,13 @@ def _add_collection(commands: Any) -> None:
 def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(run=run)
+
+
+def _print_json(document: Mapping[str, Any]) -> None:
+    from eval.results import to_json
+
+    encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "")
+    sys.stdout.write(to_json(document, ascii_only=encoding != "utf8"))
 
 
 def _failed(sentence: str, code: int, *, debug: bool) -> int:

@@ -17,8 +17,8 @@ from eval.config import (
     recall_options,
     run_folder,
 )
-from eval.errors import ConfigError
-from eval.evaluation import LARGEST_CUTOFF, Outcome, Prepared, evaluate, prepare, sweep
+from eval.errors import CollectionError, ConfigError
+from eval.evaluation import LARGEST_CUTOFF, NO_EVIDENCE, Outcome, Prepared, evaluate, prepare, sweep
 from eval.onepass import Grid
 from eval.progress import progress
 from eval.provenance import manifest
@@ -83,6 +83,8 @@ def run_job(command: str, settings: Any) -> Finished:
     except BaseException:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
+            if folder.parent != Path.cwd() and not any(folder.parent.iterdir()):
+                folder.parent.rmdir()
         raise
 
 
@@ -105,6 +107,8 @@ def search(text: str, overrides: Sequence[str], *, resource_id: str | None, thre
 def generate_collection(overrides: Sequence[str], out: Path | None) -> dict[str, Any]:
     """Generate a collection and write it to a folder, `datasets/NAME` by default; its description."""
     collection: TestCollection = build(compose(overrides), "collection")
+    if out is None and Path(collection.name).name != collection.name:
+        raise ConfigError(f"collection.name is {collection.name!r}, expected a plain folder name, or give --out DIR")
     return _written(collection, out or DATASETS / collection.name)
 
 
@@ -124,12 +128,14 @@ def _run_job(command: str, settings: Any, folder: Path) -> Finished:
     plans = {"eval": _evaluation_plan(settings), "sweep": _sweep_plan(settings)}
     plan = plans[command]
     depth = _depth(settings, plan.deepest)
-    tracker: Tracker = build(settings, "tracking")
-    tracker.check()
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = _system(settings, advance)
         plan.check_thresholds(system.retriever.score_range)
         collection: TestCollection = build(settings, "collection")
+        if command == "sweep" and not (collection.qrels["relevance"] >= 1).any():
+            raise CollectionError(collection.name, [NO_EVIDENCE])
+        tracker: Tracker = build(settings, "tracking")
+        tracker.check()
         system.ingest(collection)
     with progress("embedding queries", quiet_below=QUIET_BELOW) as advance:
         outcome = plan.measure(prepare(collection, system, depth=depth, progress=advance))

@@ -3,6 +3,7 @@
 InputError
 ├── CollectionError   a collection or a foreign file that cannot be used; lists every fault
 ├── ConfigError       an unknown key, a wrong type, a config that does not exist
+├── UsageError        a command line that cannot be read
 └── OutputError       a folder or file that cannot be written
 """
 
@@ -34,6 +35,10 @@ class CollectionError(InputError):
 
 class ConfigError(InputError):
     """A setting is unknown, of the wrong type, or names a config that does not exist."""
+
+
+class UsageError(InputError):
+    """A command line cannot be read: an unknown command or flag, or a missing argument."""
 
 
 class OutputError(InputError):

@@ -23,6 +23,7 @@ from recall.template import TextTemplate
 
 REFERENCE = RecallOptions()
 COUNTED = TextTemplate()
+NO_EVIDENCE = "no query has evidence, so quality cannot be computed"
 LARGEST_CUTOFF = max(DEFAULT_CUTOFFS)
 
 
@@ -107,19 +108,23 @@ def sweep(prepared: Prepared, grid: Grid, scopes: Sequence[ScopeName], max_token
     default_row = passes[default.scope].table(default_grid).row(0, named=True)
     best = best_within(table, max_tokens)
     if best is None:
-        raise CollectionError(prepared.collection.name, ["no query has evidence, so no configuration can be chosen"])
+        raise CollectionError(prepared.collection.name, [NO_EVIDENCE])
     chosen = Configuration(*(best[name] for name in Configuration._fields))
-    per_query = _per_query(prepared, retrievals[chosen.scope], passes[chosen.scope].per_query(chosen))
-    timings = pl.concat([found.run.timings for found in retrievals.values()])
-    body = _body(prepared, _options(chosen), per_query, retrievals[chosen.scope].run, timings)
+    found, options = retrievals[chosen.scope], _options(chosen)
+    per_query = _per_query(prepared, found, passes[chosen.scope].per_query(chosen))
+    windows = contexts(prepared.collection, prepared.system.store, found.run, options).timings
+    body = _body(prepared, options, per_query, found.run, pl.concat([found.run.timings, windows]))
+    others = [warning for scope in scopes for warning in _warnings(prepared, retrievals[scope].run)]
     body |= {
+        "warnings": list(dict.fromkeys([*body["warnings"], *others])),
         "grid": _grid_body(grid, scopes, table.height),
         "budget": {"max_tokens": max_tokens},
         "best": _row_body(best),
         "default": _row_body(default_row),
         "front": [_row_body(row) for row in pareto_front(table).iter_rows(named=True)],
     }
-    runs = pl.concat([_scoped(found.run) for found in retrievals.values()])
+    runs = pl.concat([_scoped(each.run) for each in retrievals.values()])
+    timings = pl.concat([found.run.timings, windows])
     return Outcome(body, {"run": runs, "timings": timings, "per_query": per_query, "sweep": table})
 
 
@@ -155,46 +160,52 @@ def _body(
         "metrics": summarise(_over_scored(per_query, prepared)),
         "by_type": summarise_by_type(per_query, collection.queries),
         "timings_ms": latency(timings),
-        "warnings": _warnings(counts, options),
+        "warnings": _warnings(prepared, run),
     }
 
 
 def _over_scored(per_query: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
     """The overall means run over queries with evidence, so that quality and cost share a denominator."""
-    ids = prepared.judged.query_ids
-    scored = [query_id for query_id, count in zip(ids, prepared.judged.relevant_count, strict=True) if count > 0]
-    return per_query.filter(pl.col("query_id").is_in(scored) | pl.col("metric").str.starts_with("ann_"))
+    return per_query.filter(pl.col("query_id").is_in(_scored_ids(prepared)) | pl.col("metric").str.starts_with("ann_"))
+
+
+def _scored_ids(prepared: Prepared) -> list[str]:
+    """Queries with at least one relevant message."""
+    pairs = zip(prepared.judged.query_ids, prepared.judged.relevant_count, strict=True)
+    return [query_id for query_id, count in pairs if count > 0]
 
 
 def _query_counts(prepared: Prepared, run: Run) -> dict[str, int]:
-    """How many queries are scored, have no answer, lack a judgement, or can find all there is within the cut-offs."""
+    """How many queries are scored, have no answer, lack a judgement, or have all in scope within the cut-offs."""
     queries, qrels = prepared.collection.queries, prepared.collection.qrels
     unjudged = queries.filter("answerable").join(qrels, on="query_id", how="anti")
-    found = run.hits.group_by("query_id").len()
+    scored = _scored_ids(prepared)
+    found = run.hits.filter(pl.col("query_id").is_in(scored)).group_by("query_id").len()
     return {
-        "scored_queries": int((prepared.judged.relevant_count > 0).sum()),
+        "scored_queries": len(scored),
         "unanswerable_queries": queries.filter(~pl.col("answerable")).height,
         "unjudged_queries": unjudged.height,
         "exhausted_queries": found.filter(pl.col("len") <= LARGEST_CUTOFF).height,
     }
 
 
-def _warnings(counts: dict[str, int], options: RecallOptions) -> list[str]:
+def _warnings(prepared: Prepared, run: Run) -> list[str]:
+    counts = run.counts | _query_counts(prepared, run)
     found = []
     if counts["new_thread_queries"]:
         found.append(
             f"{counts['new_thread_queries']} of {counts['queries']} queries are asked in a new thread, where "
-            f"scope={options.scope} finds nothing; they score 0"
+            f"scope={run.scope} finds nothing; they score 0"
         )
     if counts["exhausted_queries"]:
         found.append(
-            f"{counts['exhausted_queries']} of {counts['queries']} queries see {LARGEST_CUTOFF} messages or fewer, so "
-            f"recall_at_{LARGEST_CUTOFF} is 1 for them whatever the ranking"
+            f"{counts['exhausted_queries']} of {counts['scored_queries']} scored queries have {LARGEST_CUTOFF} "
+            f"messages or fewer in {run.scope} scope, and find all of them whatever the ranking"
         )
     if counts["unjudged_queries"]:
         found.append(f"{counts['unjudged_queries']} answerable queries have no judgement and are left out of the means")
     if not counts["scored_queries"]:
-        found.append("no query has evidence; quality cannot be computed")
+        found.append(NO_EVIDENCE)
     return found
 
 

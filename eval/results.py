@@ -20,9 +20,9 @@ def results(command: str, body: Mapping[str, Any], manifest: Mapping[str, Any]) 
     return {"schema_version": SCHEMA_VERSION, "command": command, **body, "manifest": dict(manifest)}
 
 
-def to_json(document: Any) -> str:
+def to_json(document: Any, *, ascii_only: bool = False) -> str:
     """Canonical JSON: two-space indent, keys as given, no NaN, one newline at the end."""
-    return json.dumps(_finite(document), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return json.dumps(_finite(document), ensure_ascii=ascii_only, indent=2, allow_nan=False) + "\n"
 
 
 def write_run(folder: Path, document: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> None:

@@ -3,13 +3,18 @@
 import logging
 import os
 import re
+import shlex
 import socket
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+
+from filelock import FileLock
 
 from eval.errors import OutputError
 from eval.system import home
@@ -67,10 +72,8 @@ class MlflowTracker:
         Raises:
             OutputError: The file cannot be written, or the server does not answer.
         """
-        if not self._given:
-            home().mkdir(parents=True, exist_ok=True)
         shown, address = _without_password(self.uri), urlsplit(self.uri)
-        if address.scheme in ("", "file"):
+        if address.scheme == "file" or (not address.scheme and not self.uri.startswith("databricks")):
             raise OutputError(
                 f"the tracking URI is {self.uri!r}, expected a database or a server, such as "
                 "sqlite:////folder/mlflow.db or http://host:5000; MLflow writes no plain folders any more"
@@ -96,37 +99,56 @@ class MlflowTracker:
         # Its usage reports would need a network.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
 
         shown = _without_password(self.uri)
-
         for noisy in ("alembic", "mlflow"):  # its import sets them to report every table it makes
             logging.getLogger(noisy).setLevel(logging.WARNING)
-
         try:
             self._log(results, folder)
-        except (MlflowException, ImportError, OSError) as error:  # ImportError: a database's driver
+        except (MlflowException, SQLAlchemyError, ImportError, OSError) as error:  # ImportError: a database's driver
             raise OutputError(
                 f"cannot record the run in MLflow at {shown}: {_first_line(error)}; results are in {folder}; "
                 "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
             ) from error
         if self.uri.startswith("sqlite:"):
-            return f"mlflow ui --backend-store-uri {self.uri}"
+            beside = Path(sys.executable).with_name("mlflow")
+            return shlex.join([str(beside) if beside.exists() else "mlflow", "ui", "--backend-store-uri", self.uri])
         return f"MLflow at {shown}"
 
     def _log(self, results: Mapping[str, Any], folder: Path) -> None:
         from mlflow import MlflowClient
+
+        with self._alone():
+            client = MlflowClient(self.uri)
+            experiment_id = self._experiment_id(client)
+        tags = {"command": str(results["command"])}
+        run_id = client.create_run(experiment_id, run_name=folder.name, tags=tags).info.run_id
+        try:
+            self._fill(client, run_id, results, folder)
+        except BaseException:
+            client.set_terminated(run_id, "FAILED")
+            raise
+        client.set_terminated(run_id)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """MLflow makes a new database in many steps, which two processes at once would spoil."""
+        if self._given:
+            yield
+            return
+        home().mkdir(parents=True, exist_ok=True)
+        with FileLock(home() / "mlflow.lock"):
+            yield
+
+    def _fill(self, client: Any, run_id: str, results: Mapping[str, Any], folder: Path) -> None:
         from mlflow.entities import Metric, Param
 
-        client = MlflowClient(self.uri)
-        run_id = client.create_run(
-            self._experiment_id(client), run_name=folder.name, tags={"command": str(results["command"])}
-        ).info.run_id
         params = [Param(key, value[:PARAM_LENGTH]) for key, value in sorted(_params(results).items())]
         for start in range(0, len(params), PARAM_BATCH):
             client.log_batch(run_id, params=params[start : start + PARAM_BATCH])
         client.log_batch(run_id, metrics=[Metric(key, value, 0, 0) for key, value in _metrics(results).items()])
         client.log_artifacts(run_id, str(folder))
-        client.set_terminated(run_id)
 
     def _experiment_id(self, client: Any) -> str:
         found = client.get_experiment_by_name(self._experiment)
@@ -137,6 +159,13 @@ class MlflowTracker:
 
 
 def _try_sqlite(path: Path) -> None:
+    """Raise if the file could not be written; leaves nothing where there was nothing."""
+    if not path.exists():
+        folder = next(each for each in path.parents if each.exists())
+        if path.parent != folder and path.parent != home():
+            raise FileNotFoundError(f"no folder {path.parent}")
+        with tempfile.TemporaryFile(dir=folder):
+            return
     with closing(sqlite3.connect(path, timeout=CONNECT_SECONDS)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()

@@ -1,12 +1,22 @@
 """Settings: the Hydra config groups, their types, and the sentences for what is wrong with them."""
 
-from eval.config.application import check_groups, check_keys, compose, job_overrides, quoted, run_folder, run_with_hydra
+from eval.config.application import (
+    check_flags,
+    check_groups,
+    check_keys,
+    compose,
+    job_overrides,
+    quoted,
+    run_folder,
+    run_with_hydra,
+)
 from eval.config.building import build
 from eval.config.sentences import named_in
 from eval.config.settings import plain, plain_value, recall_options
 
 __all__ = [
     "build",
+    "check_flags",
     "check_groups",
     "check_keys",
     "compose",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
@@ -15,9 +16,10 @@ from omegaconf import DictConfig
 
 from eval.config.sentences import readable_errors, unknown_setting
 from eval.config.settings import DESTINATION, RecallSettings, Settings, SweepSettings, register_types
-from eval.errors import ConfigError, OutputError
+from eval.errors import ConfigError, OutputError, UsageError
 
 CONFIG_NAME = "config"
+OWN_FLAGS = ("--json", "--debug")
 
 
 class RememberMultirun(Callback):
@@ -100,6 +102,19 @@ def quoted(override: str) -> str:
         return override
     parts = (part if part.isascii() else "'" + part.replace("'", r"\'") + "'" for part in value.split(","))
     return f"{key}={','.join(parts)}"
+
+
+def check_flags(words: Sequence[str]) -> None:
+    """Refuse a flag that neither Hydra nor this project has.
+
+    Raises:
+        UsageError: With the flags there are.
+    """
+    known = [flag for action in get_args_parser()._actions for flag in action.option_strings]
+    for word in words:
+        if word.startswith("-") and word.partition("=")[0] not in (*known, *OWN_FLAGS):
+            allowed = ", ".join(sorted(flag for flag in (*known, *OWN_FLAGS) if flag.startswith("--")))
+            raise UsageError(f"unknown flag {word!r}; allowed: {allowed}")
 
 
 def check_groups(words: Sequence[str]) -> None:

@@ -91,8 +91,9 @@ class CachedEmbedder:
             shelf = self._shelf("query")
             key = _key(text)
             held = shelf.look_up([key]).get(key)
-            self.hits += held is not None
-            self.misses += held is None
+            is_complete = held is not None and held.ms is not None
+            self.hits += is_complete
+            self.misses += not is_complete
             if held is None or held.ms is None:
                 fresh, ms = self._inner.embed_query(text)
                 vector = _checked(fresh[np.newaxis], 1)[0] if held is None else held.vector

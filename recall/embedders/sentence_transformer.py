@@ -34,7 +34,7 @@ class SentenceTransformerEmbedder:
         self,
         model: str = "minilm",
         *,
-        batch_size: int = 32,
+        batch_size: int = 1,
         query_prompt: str = "",
         passage_prompt: str = "",
         threads: int | None = None,

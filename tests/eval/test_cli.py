@@ -116,7 +116,7 @@ def test_results_are_tracked_in_mlflow(run: Run, tmp_path: Path) -> None:
     (folder,) = run_folders(tmp_path)
     document = json.loads((folder / "results.json").read_text())
     assert code == 0
-    assert f"mlflow ui --backend-store-uri {uri}" in out
+    assert f"/mlflow ui --backend-store-uri {uri}" in out
     assert tracked.data.metrics["recall_at_5"] == document["metrics"]["recall_at_5"]["value"]
     assert tracked.data.params["configuration.top_k"] == "4"
     assert {file.path for file in client.list_artifacts(tracked.info.run_id)} == {p.name for p in folder.iterdir()}
@@ -232,7 +232,8 @@ def test_a_wrong_axis_is_one_sentence(run: Run, override: str, sentence: str) ->
 WRONG_LINES = [
     (["evaluate"], "invalid choice: 'evaluate'"),
     ([], "the following arguments are required: COMMAND"),
-    (["eval", "--jsn"], "unrecognized arguments: --jsn"),
+    (["eval", "--jsn"], "unknown flag '--jsn'; allowed: --cfg"),
+    (["collection", "validate", "made", "--fix"], "unrecognized arguments: --fix"),
     (["collection"], "the following arguments are required: ACTION"),
     (["collection", "validate"], "the following arguments are required: path"),
     (["collection", "validate", "nowhere"], "nowhere"),
@@ -248,7 +249,56 @@ def test_a_wrong_command_line_ends_with_two(run: Run, words: list[str], sentence
     code, out, err = run(*words)
     assert (code, out) == (2, "")
     assert sentence in err
-    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_multirun_flag_may_stand_anywhere(run: Run) -> None:
+    document = json.loads(run("eval", SMOKE, "-m", "recall.top_k=1,2", "--json")[1])
+    assert [job["configuration"]["top_k"] for job in document["jobs"]] == [1, 2]
+
+
+def test_bad_input_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+    assert run("eval", "collection=locomo", "collection.path=missing.json")[0] == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_is_text_and_not_markup(run: Run) -> None:
+    code, out, _ = run("collection", "generate", "collection=tiny", "collection.name='[/b]x'", "--out", "made")
+    assert (code, "[/b]x" in out) == (0, True)
+
+
+def test_a_name_cannot_lead_out_of_the_folder(run: Run) -> None:
+    code, _, err = run("collection", "generate", "collection=tiny", "collection.name=../../evil")
+    assert (code, "expected a plain folder name" in err) == (2, True)
+
+
+def test_a_terminal_without_the_letters_gets_their_escapes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "eval.cli", "eval", SMOKE]
+    environment = {"PYTHONIOENCODING": "ascii", "PATH": "", "PYTHONPATH": str(Path(__file__).parents[2])}
+    table, document = (
+        subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=False)
+        for words in (command, [*command, "--json", "collection.name='대화'"])
+    )
+    assert (table.returncode, document.returncode) == (0, 0)
+    assert json.loads(document.stdout.decode("ascii"))["collection"]["name"] == "대화"
+
+
+def test_a_sweep_retrieves_once_per_scope_and_measures_every_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import eval.evaluation as evaluation
+
+    scopes = []
+    retrieve = evaluation.retrieve
+
+    def counted(*parts: object, scope: str, depth: int) -> object:
+        scopes.append(scope)
+        return retrieve(*parts, scope=scope, depth=depth)
+
+    monkeypatch.setattr(evaluation, "retrieve", counted)
+    document = json.loads(run("sweep", SMOKE, "sweep.scope=[thread,resource]", "--json")[1])
+    assert sorted(scopes) == ["resource", "thread"]
+    assert list(document["timings_ms"]) == ["embed", "search", "window"]
+    assert all(quantiles["p50"] > 0 for quantiles in document["timings_ms"].values())
+    assert any("asked in a new thread" in warning for warning in document["warnings"])
 
 
 def test_debug_shows_the_traceback(run: Run) -> None:
