@@ -49,7 +49,7 @@ METRICS = (
         f"ANN recall@{DEFAULT_CUTOFF}",
         f"Share of the {DEFAULT_CUTOFF} best exact scores in scope that the approximate index reached; "
         f"the number of messages in scope stands for {DEFAULT_CUTOFF} where it is smaller.",
-        "nothing is in scope; then the query has no row at all",
+        "nothing is in scope, or an exact scan answered; then the query has no row at all",
         "ann-benchmarks, recall by distance threshold",
     ),
 )
