@@ -64,6 +64,10 @@ class VectorFile:
         """
         self._run(lambda connection: _keep(connection, vectors))
 
+    def dim(self) -> int | None:
+        """Length of the vectors held; None where there are none."""
+        return self._run(_dim)
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         if self._connection is not None:
@@ -132,6 +136,11 @@ def _read(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, 
         log.warning("embedding cache: %d row(s) with a wrong checksum; embeddings are made anew", len(wrong))
         connection.executemany("DELETE FROM vectors WHERE key = ?", wrong)
     return found
+
+
+def _dim(connection: sqlite3.Connection) -> int | None:
+    row = connection.execute("SELECT length(vector) FROM vectors LIMIT 1").fetchone()
+    return None if row is None else int(row[0]) // np.dtype(BLOB_DTYPE).itemsize
 
 
 def _keep(connection: sqlite3.Connection, vectors: Mapping[bytes, TimedVector]) -> None:

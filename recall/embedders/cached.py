@@ -138,6 +138,7 @@ class _Shelf:
     def __init__(self, identity: str, directory: Path | None, lru_size: int) -> None:
         self._recent: OrderedDict[bytes, TimedVector] = OrderedDict()
         self._lru_size = lru_size
+        self._dim: int | None = None
         self._file: VectorFile | None = None
         if directory is not None:
             name = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -152,7 +153,15 @@ class _Shelf:
         return found
 
     def keep(self, vectors: dict[bytes, TimedVector]) -> dict[bytes, TimedVector]:
-        """Hold these vectors, and give what is held now: another process may have been first."""
+        """Hold these vectors, and give what is held now: another process may have been first.
+
+        Raises:
+            IdentityError: They have another dimension than what is held; nothing is kept.
+        """
+        if self._dim is None and self._file is not None:
+            self._dim = self._file.dim()
+        sizes = [vector.vector.size for vector in vectors.values()]
+        _check_dims(sizes if self._dim is None else [self._dim, *sizes])
         if self._file is not None:
             self._file.keep(vectors)
             vectors = {**vectors, **self._file.read(list(vectors))}
@@ -188,10 +197,13 @@ def _checked(rows: Vectors, count: int) -> Vectors:
 
 
 def _stacked(vectors: Sequence[TimedVector]) -> Vectors:
-    sizes = {vector.vector.size for vector in vectors}
-    if len(sizes) > 1:
+    _check_dims([vector.vector.size for vector in vectors])
+    return np.stack([vector.vector for vector in vectors])
+
+
+def _check_dims(sizes: Sequence[int]) -> None:
+    if len(set(sizes)) > 1:
         raise IdentityError(
-            f"vectors of dims {sorted(sizes)} under one embedder identity, expected one dim; "
+            f"vectors of dims {sorted(set(sizes))} under one embedder identity, expected one dim; "
             "the embedder changed without a new identity, so delete the embedding cache"
         )
-    return np.stack([vector.vector for vector in vectors])

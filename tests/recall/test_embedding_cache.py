@@ -374,6 +374,13 @@ def test_another_dim_under_one_identity_is_refused_with_both_numbers(tmp_path):
         CachedEmbedder(Inner(dim=8), directory=tmp_path).embed_passages(["a", "b"])
 
 
+def test_another_dim_is_refused_before_it_is_kept(tmp_path):
+    fill(tmp_path, ["a"])
+    with pytest.raises(IdentityError, match=r"\[8, 16\]"):
+        CachedEmbedder(Inner(dim=8), directory=tmp_path).embed_passages(["b"])
+    assert CachedEmbedder(Inner(), directory=tmp_path).embed_passages(["a", "b"]).shape == (2, 16)
+
+
 def test_the_first_vector_of_a_text_stays_where_two_processes_embed_it_at_once(tmp_path):
     class Slower(Inner):
         def embed_passages(self, texts):
