@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in words
     try:
-        return _dispatch([word for word in words if word != "--debug"])
+        code = _dispatch([word for word in words if word != "--debug"])
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; embeddings made so far are kept, and the next call goes on from there\n")
         return INTERRUPTED
@@ -39,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else USAGE
     except RecallError as error:
         return _failed(str(error), USAGE, debug=debug)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         return _failed(f"the package {missing!r} is not installed; run: pip install recall-eval", USAGE, debug=debug)

@@ -22,7 +22,7 @@ from eval.evaluation import LARGEST_CUTOFF, NO_EVIDENCE, Outcome, Prepared, eval
 from eval.onepass import Grid
 from eval.progress import progress
 from eval.provenance import manifest
-from eval.results import results, write_run
+from eval.results import discard_unfinished, results, write_run
 from eval.schema import TestCollection
 from eval.search import search_collection
 from eval.system import Parts, System, assemble
@@ -81,10 +81,10 @@ def run_job(command: str, settings: Any) -> Finished:
     try:
         return _run_job(command, settings, folder)
     except BaseException:
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-            if folder.parent != Path.cwd() and not any(folder.parent.iterdir()):
-                folder.parent.rmdir()
+        discard_unfinished(folder)
+        for each in (folder, folder.parent):
+            if each != Path.cwd() and each.is_dir() and not any(each.iterdir()):
+                each.rmdir()
         raise
 
 

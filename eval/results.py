@@ -13,6 +13,7 @@ from eval.atomic import write_bytes
 
 SCHEMA_VERSION = 1
 RESULTS_FILE = "results.json"
+TABLES = ("run", "timings", "per_query", "sweep")
 
 
 def results(command: str, body: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,6 +37,13 @@ def write_run(folder: Path, document: Mapping[str, Any], tables: Mapping[str, pl
         frame.write_parquet(buffer)
         write_bytes(folder / f"{name}.parquet", buffer.getvalue())
     write_bytes(folder / RESULTS_FILE, to_json(document).encode())
+
+
+def discard_unfinished(folder: Path) -> None:
+    """Remove the tables of a run that has no results.json."""
+    if not (folder / RESULTS_FILE).exists():
+        for name in TABLES:
+            (folder / f"{name}.parquet").unlink(missing_ok=True)
 
 
 def read_results(folder: Path) -> dict[str, Any]:

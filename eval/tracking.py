@@ -98,15 +98,14 @@ class MlflowTracker:
         """
         # Its usage reports would need a network.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
+        import mlflow
 
         shown = _without_password(self.uri)
-        for noisy in ("alembic", "mlflow"):  # its import sets them to report every table it makes
+        for noisy in ("alembic", mlflow.__name__):  # its import sets them to report every table it makes
             logging.getLogger(noisy).setLevel(logging.WARNING)
         try:
             self._log(results, folder)
-        except (MlflowException, SQLAlchemyError, ImportError, OSError) as error:  # ImportError: a database's driver
+        except Exception as error:  # whatever a store or server fails with, the results are there and are named
             raise OutputError(
                 f"cannot record the run in MLflow at {shown}: {_first_line(error)}; results are in {folder}; "
                 "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
@@ -139,7 +138,19 @@ class MlflowTracker:
             return
         home().mkdir(parents=True, exist_ok=True)
         with FileLock(home() / "mlflow.lock"):
+            self._make_database(home() / "mlflow.db")
             yield
+
+    def _make_database(self, path: Path) -> None:
+        """Make a new database aside and rename it, so that an interruption leaves none that is half made."""
+        from mlflow import MlflowClient
+
+        if path.exists():
+            return
+        aside = path.with_suffix(".new")
+        aside.unlink(missing_ok=True)
+        MlflowClient(f"sqlite:///{aside}").search_experiments()
+        aside.replace(path)
 
     def _fill(self, client: Any, run_id: str, results: Mapping[str, Any], folder: Path) -> None:
         from mlflow.entities import Metric, Param

@@ -68,6 +68,8 @@ def run_with_hydra(task: Callable[[DictConfig], None]) -> Path | None:
     try:
         with readable_errors():
             main()
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise OutputError(
             f"cannot make the run folder {error.filename}: {error.strerror}; "
@@ -125,6 +127,8 @@ def check_groups(words: Sequence[str]) -> None:
     """
     for word in words:
         group, sign, value = word.partition("=")
+        if group == "runs_dir" and not value.strip():
+            raise ConfigError(f"runs_dir is {value!r}, expected a folder")
         folder = config_folder() / group
         if (
             sign

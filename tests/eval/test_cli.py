@@ -252,6 +252,34 @@ def test_a_wrong_command_line_ends_with_two(run: Run, words: list[str], sentence
     assert len(err.splitlines()) == 1
 
 
+def test_a_reader_that_stops_early_is_no_fault(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m eval.cli eval {SMOKE} --json | head -c 1"
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (done.stdout, done.stderr) == (b"{", b"")
+
+
+def test_an_empty_runs_dir_does_not_mean_the_root(run: Run) -> None:
+    code, _, err = run("eval", SMOKE, "runs_dir=")
+    assert (code, err) == (2, "recall: runs_dir is '', expected a folder\n")
+
+
+def test_a_disk_that_fills_up_leaves_no_half_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eval import results
+
+    write = results.write_bytes
+
+    def full(path: Path, content: bytes) -> None:
+        if path.name == "per_query.parquet":
+            raise OSError(28, "No space left on device", str(path))
+        write(path, content)
+
+    monkeypatch.setattr(results, "write_bytes", full)
+    code, _, err = run("eval", SMOKE)
+    assert (code, "No space left on device" in err) == (2, True)
+    assert run_folders(tmp_path) == []
+
+
 def test_the_multirun_flag_may_stand_anywhere(run: Run) -> None:
     document = json.loads(run("eval", SMOKE, "-m", "recall.top_k=1,2", "--json")[1])
     assert [job["configuration"]["top_k"] for job in document["jobs"]] == [1, 2]

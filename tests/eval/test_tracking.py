@@ -81,3 +81,28 @@ def test_tracking_off_records_nothing(tmp_path: Path) -> None:
     tracker.check()
     assert tracker.log(RESULTS, tmp_path) is None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # MLflow's own, about its libraries
+def test_a_database_that_was_left_half_made_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("RECALL_HOME", str(tmp_path))
+    (tmp_path / "mlflow.new").write_bytes(b"half")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert MlflowTracker().log(RESULTS, folder) is not None
+    assert not (tmp_path / "mlflow.new").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # MLflow's own, about its libraries
+def test_a_damaged_database_is_one_sentence_that_names_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("RECALL_HOME", str(tmp_path))
+    (tmp_path / "mlflow.db").write_bytes(b"no database at all " * 100)
+    with pytest.raises(OutputError, match="results are in") as raised:
+        MlflowTracker().log(RESULTS, tmp_path / "run")
+    assert len(str(raised.value).splitlines()) == 1
