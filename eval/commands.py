@@ -29,7 +29,8 @@ from eval.system import Parts, System, assemble
 from eval.tokens import TOKENIZER_NAME
 from eval.tracking import Tracker
 from recall.errors import OptionsError
-from recall.schema import MAX_TOP_K, MessageRange, RecallOptions, ScopeName
+from recall.options import MAX_TOP_K, MessageRange, RecallOptions
+from recall.schema import ScopeName
 
 QUIET_BELOW = 200  # so few texts are embedded before anyone wonders
 DATASETS = Path("datasets")

@@ -18,7 +18,8 @@ from eval.schema import Run, TestCollection
 from eval.system import System, messages_of
 from eval.tokens import count_tokens
 from recall.protocols import EncodedQuery
-from recall.schema import RecallOptions, ScopeName
+from recall.options import RecallOptions
+from recall.schema import ScopeName
 from recall.template import TextTemplate
 
 REFERENCE = RecallOptions()

@@ -10,7 +10,8 @@ import polars as pl
 from eval.metrics.ann import ann_recall
 from eval.schema import PER_QUERY, RUN, TIMINGS, Run, TestCollection
 from recall.protocols import EncodedQuery, MessageStore, Retriever
-from recall.schema import Hit, Ranking, RecallOptions, ScopeName, SearchScope
+from recall.options import RecallOptions
+from recall.schema import Hit, Ranking, ScopeName, SearchScope
 from recall.scoring import display, passes
 from recall.windows import build_context
 

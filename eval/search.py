@@ -10,7 +10,8 @@ from eval.evaluation import configuration_body
 from eval.schema import TestCollection
 from eval.system import System, messages_of
 from recall.remembered import remembered_block
-from recall.schema import ContextMessage, Hit, MessageRange, RecallOptions, RecallResult, RequestContext
+from recall.options import MessageRange, RecallOptions
+from recall.schema import ContextMessage, Hit, RecallResult, RequestContext
 
 
 def search_collection(

@@ -5,7 +5,8 @@ from recall.errors import RecallError
 from recall.history import MessageHistory
 from recall.processor import SemanticRecall
 from recall.remembered import remembered_block
-from recall.schema import ContextMessage, Hit, Message, MessageRange, RecallOptions, RecallResult, RequestContext
+from recall.options import MessageRange, RecallOptions
+from recall.schema import ContextMessage, Hit, Message, RecallResult, RequestContext
 
 __all__ = [
     "ContextMessage",

@@ -7,7 +7,8 @@ from time import perf_counter_ns
 
 from recall.errors import MessageError, OptionsError
 from recall.protocols import MessageStore, Retriever
-from recall.schema import MAX_TOP_K, Hit, Message, Ranking, RecallOptions, RecallResult, RequestContext, SearchScope
+from recall.options import MAX_TOP_K, RecallOptions
+from recall.schema import Hit, Message, Ranking, RecallResult, RequestContext, SearchScope
 from recall.scoring import display, passes
 from recall.windows import build_context
 

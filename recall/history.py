@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from recall.errors import OptionsError
 from recall.protocols import MessageStore
-from recall.schema import MAX_RANGE, Message, RequestContext, SearchScope
+from recall.options import MAX_RANGE
+from recall.schema import Message, RequestContext, SearchScope
 from recall.turn import join_stored
 
 

@@ -9,7 +9,8 @@ from typing import Literal, get_args
 from recall.engine import RecallEngine
 from recall.errors import OptionsError, RecallError
 from recall.remembered import remembered_block
-from recall.schema import Message, RecallOptions, RecallResult, RequestContext, message_order
+from recall.options import RecallOptions
+from recall.schema import Message, RecallResult, RequestContext, message_order
 from recall.turn import join_stored, question_of
 
 OnError = Literal["raise", "log"]

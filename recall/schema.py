@@ -1,15 +1,14 @@
-"""The records the engine takes and returns: messages, options, hits, results."""
+"""The records the engine takes and returns: messages, threads, hits, results."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, Self, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from recall.errors import MessageError, OptionsError
+from recall.errors import MessageError
 
 Vector = npt.NDArray[np.float32]
 """Shape (dim,), float32, unit length."""
@@ -19,7 +18,7 @@ Scores = npt.NDArray[np.float32]
 """Shape (n,), float32, rounded by `recall.scoring`; higher is better."""
 
 ScopeName = Literal["thread", "resource"]
-Source = Literal["input", "response", "memory"]
+Source = Literal["input", "response", "context", "memory"]
 SearchedBy = Literal["exact", "graph"]
 
 
@@ -30,15 +29,17 @@ class Message:
     Attributes:
         message_id: Unique in the store.
         thread_id: The conversation it belongs to.
-        resource_id: The owner of the thread; nothing is recalled across resources.
+        resource_id: The owner of the thread; nothing is recalled across resources. "" is no owner: such a message is
+            only ever found from within its own thread.
         role: "user", "assistant", "system", "tool" or another word the caller uses.
-        text: The bare text, without the speaker's name.
+        text: The bare text, without the speaker's name; what is embedded.
         created_at: Aware, UTC.
         name: The speaker, where there is one.
-        parts: JSON of a message that has more than text.
+        parts: JSON of a message that has more than text: an array of parts, in order; see `recall.parts`.
         position: 0-based rank in the thread by (created_at, arrival). The store assigns it;
             a message that was never stored has 0.
-        source: How the message came into the list: this turn's input or response, or recalled.
+        source: How the message came into the list: this turn's input or response, context the caller adds for the
+            model alone, or recalled.
     """
 
     message_id: str
@@ -53,15 +54,16 @@ class Message:
     source: Source = field(default="input", compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse ids that are empty and times that are not UTC."""
+        """Refuse ids that are empty, times that are not UTC, and values of another type."""
         for name in ("message_id", "thread_id", "resource_id"):
             value = getattr(self, name)
-            if not isinstance(value, str) or not value:
+            if not isinstance(value, str) or not (value or name == "resource_id"):
                 raise MessageError(f"{name} is {value!r}, expected a non-empty string")
-        if not isinstance(self.text, str):
-            raise MessageError(f"text of {self.message_id!r} is {type(self.text).__name__}, expected str")
-        offset = self.created_at.utcoffset()
-        if offset is None or offset.total_seconds() != 0:
+        for name, value in (("role", self.role), ("text", self.text), ("name", self.name), ("parts", self.parts)):
+            if not isinstance(value, str) and (value is not None or name in {"role", "text"}):
+                raise MessageError(f"{name} of {self.message_id!r} is {type(value).__name__}, expected str")
+        offset = self.created_at.utcoffset() if isinstance(self.created_at, datetime) else None
+        if offset is None or offset:
             raise MessageError(
                 f"created_at of {self.message_id!r} is {self.created_at!r}, expected an aware UTC time; "
                 "use datetime.astimezone(datetime.UTC)"
@@ -69,92 +71,18 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageRange:
-    """How many neighbours a hit brings along, in its own thread; both ends are 0 or more."""
-
-    before: int = 1
-    after: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse negative, fractional and absurd numbers."""
-        for side, value in (("before", self.before), ("after", self.after)):
-            if not _is_int(value) or not 0 <= value <= MAX_RANGE:
-                raise OptionsError(f"message_range.{side}", value, f"an integer from 0 to {MAX_RANGE}")
-
-    @classmethod
-    def of(cls, value: "MessageRange | int | Mapping[str, int]") -> "MessageRange":
-        """The range an int (both sides) or a mapping stands for; a missing side keeps its default."""
-        if isinstance(value, MessageRange):
-            return value
-        if isinstance(value, Mapping):
-            unknown = sorted(set(map(str, value)) - {"before", "after"})
-            if unknown:
-                raise OptionsError("message_range", dict(value), "the keys before and after, no others")
-            return cls(**value)
-        if not _is_int(value) or not 0 <= value <= MAX_RANGE:
-            raise OptionsError(
-                "message_range", value, f"an integer from 0 to {MAX_RANGE}, or a mapping with before and after"
-            )
-        return cls(value, value)
-
-
-MAX_RANGE = 10_000
-MAX_TOP_K = 100_000
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class RecallOptions:
-    """The four knobs of semantic recall, validated; the reference's defaults.
+class Thread:
+    """One conversation of a resource.
 
     Attributes:
-        top_k: Hits asked for, 1 or more.
-        message_range: Neighbours of each hit.
-        scope: "resource" searches every thread of the resource, "thread" only the current one.
-        threshold: Hits scoring under it are dropped after top_k, without refill; None is off.
+        thread_id: Unique within its resource.
+        resource_id: The owner; "" is none.
+        metadata: What the application knows of the conversation, JSON values by name; recall can filter by it.
     """
 
-    top_k: int
-    message_range: MessageRange
-    scope: ScopeName
-    threshold: float | None
-
-    def __init__(
-        self,
-        top_k: int = 4,
-        *,
-        message_range: MessageRange | int | Mapping[str, int] = 1,
-        scope: ScopeName = "resource",
-        threshold: float | None = None,
-    ) -> None:
-        """Validate every option and name the first that is wrong.
-
-        Raises:
-            OptionsError: With the option's name, the value and what is allowed.
-        """
-        if not _is_int(top_k) or not 1 <= top_k <= MAX_TOP_K:
-            raise OptionsError("top_k", top_k, f"an integer from 1 to {MAX_TOP_K}")
-        if scope not in get_args(ScopeName):
-            raise OptionsError("scope", scope, "'thread' or 'resource'")
-        if threshold is not None and (not _is_number(threshold) or not math.isfinite(threshold)):
-            raise OptionsError("threshold", threshold, "null (off) or a finite number on the retriever's score scale")
-        object.__setattr__(self, "top_k", top_k)
-        object.__setattr__(self, "message_range", MessageRange.of(message_range))
-        object.__setattr__(self, "scope", scope)
-        object.__setattr__(self, "threshold", None if threshold is None else float(threshold))
-
-    def check_threshold(self, score_range: tuple[float, float]) -> Self:
-        """These options, if the threshold lies on a retriever's scale.
-
-        Raises:
-            OptionsError: The threshold is outside `score_range`.
-        """
-        low, high = score_range
-        if self.threshold is not None and not low <= self.threshold <= high:
-            allowed = "null: this retriever's scores have no absolute scale"
-            if low <= high:
-                allowed = f"null (off) or a number from {low:g} to {high:g}, the range of this retriever's scores"
-            raise OptionsError("threshold", self.threshold, allowed)
-        return self
+    thread_id: str
+    resource_id: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +90,8 @@ class RequestContext:
     """Who is speaking where.
 
     Attributes:
-        thread_id: The current thread; None or "" stands for no thread, and nothing is recalled.
-        resource_id: The owner; without one nothing is recalled, as nothing could be searched safely.
+        thread_id: The current thread; None or "" stands for no thread, and a processor does nothing.
+        resource_id: The owner. Without one, only the current thread is searched.
         read_only: Recall may read; nothing is written.
     """
 
@@ -178,13 +106,54 @@ class RequestContext:
             if value is not None and not isinstance(value, str):
                 raise MessageError(f"{name} of the request context is {value!r}, expected a string or None")
 
+    @classmethod
+    def of(cls, value: "RequestContext | Mapping[str, Any] | None") -> "RequestContext":
+        """The context a mapping stands for; None is a context without a thread.
+
+        A mapping has `thread_id`, `resource_id` and `read_only`, or the reference's `{"thread": {"id": ...},
+        "resourceId": ..., "memoryConfig": {"readOnly": ...}}`; keys of either that are missing keep their default.
+
+        Raises:
+            MessageError: Not such a mapping, or an id that is not a string.
+        """
+        if isinstance(value, RequestContext):
+            return value
+        if value is None:
+            return cls()
+        if not isinstance(value, Mapping):
+            raise MessageError(f"request context is {value!r}, expected a RequestContext, a mapping or None")
+        thread, config = value.get("thread"), value.get("memoryConfig")
+        for name, part in (("thread", thread), ("memoryConfig", config)):
+            if part is not None and not isinstance(part, Mapping):
+                raise MessageError(f"{name} of the request context is {part!r}, expected a mapping")
+        return cls(
+            thread_id=value.get("thread_id") if thread is None else thread.get("id"),
+            resource_id=value.get("resource_id", value.get("resourceId")),
+            read_only=bool(value.get("read_only") if config is None else config.get("readOnly")),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """Where to search: one thread of a resource, or (thread_id None) all of its threads."""
+    """Where to search.
+
+    Attributes:
+        resource_id: The owner of everything searched.
+        thread_id: The one thread searched; None for all of the resource's.
+        thread_ids: Of these, the only threads searched; None for no such filter.
+    """
 
     resource_id: str
     thread_id: str | None = None
+    thread_ids: frozenset[str] | None = None
+
+    def admits(self, resource_id: str, thread_id: str) -> bool:
+        """True where a message of this thread is inside the scope."""
+        return (
+            resource_id == self.resource_id
+            and self.thread_id in (None, thread_id)
+            and (self.thread_ids is None or thread_id in self.thread_ids)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +211,8 @@ class RecallResult:
     Attributes:
         query: The text that was searched.
         hits: Best first, after the threshold.
-        context: Hits and neighbours, once each, ordered by (created_at, position, id).
+        context: Hits and neighbours, once each, ordered by (created_at, position, id); their source is "memory".
+        thread_id: The thread it was asked in, which a rendered block tells from the others.
         timings_ms: Milliseconds by stage: embed, search, window.
         searched_by: Whether a graph or an exact scan answered.
         errors: What went wrong where `on_error` is "log"; empty otherwise.
@@ -251,6 +221,7 @@ class RecallResult:
     query: str
     hits: tuple[Hit, ...] = ()
     context: tuple[ContextMessage, ...] = ()
+    thread_id: str | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict, compare=False)
     searched_by: SearchedBy = "exact"
     errors: tuple[str, ...] = ()
@@ -264,11 +235,3 @@ def message_order(message: Message) -> tuple[datetime, int, str]:
 def utc(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
     """An aware UTC time, for callers that write times by hand."""
     return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

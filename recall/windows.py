@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from recall.protocols import MessageStore
-from recall.schema import ContextMessage, Hit, Message, MessageRange, SearchScope, message_order
+from recall.options import MessageRange
+from recall.schema import ContextMessage, Hit, Message, SearchScope, message_order
 
 
 class Span(NamedTuple):

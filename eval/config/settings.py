@@ -7,7 +7,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from eval.config.sentences import named_in, readable_errors
-from recall.schema import MessageRange, RecallOptions
+from recall.options import MessageRange, RecallOptions
 
 
 @dataclass

@@ -3,7 +3,8 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from recall.schema import Hit, MessageRange, SearchScope
+from recall.options import MessageRange
+from recall.schema import Hit, SearchScope
 from recall.stores.memory import InMemoryStore
 from recall.windows import build_context
 

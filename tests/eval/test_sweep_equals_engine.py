@@ -18,7 +18,8 @@ from eval.system import Parts, assemble
 from recall.embedders.sentence_transformer import SentenceTransformerEmbedder
 from recall.indexes.hnsw import HnswIndex
 from recall.retrievers.dense import DenseRetriever
-from recall.schema import RecallOptions, RequestContext
+from recall.options import RecallOptions
+from recall.schema import RequestContext
 from recall.stores.memory import InMemoryStore
 
 GRID = Grid([1, 2, 3, 5, 8, 20, 50], list(itertools.product(range(4), range(4))), [None, 0.05, 0.2, 0.3, 0.5])

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from recall.engine import RecallEngine
 from recall.errors import IndexingError, MessageError, OptionsError
-from recall.schema import RecallOptions, RequestContext, SearchScope, utc
+from recall.options import RecallOptions
+from recall.schema import RequestContext, SearchScope, utc
 
 START = utc(2024, 3, 5, 9)
 ANN = RequestContext("t", "ann")

@@ -9,7 +9,8 @@ from recall.errors import EmbedderError, IndexingError, MessageError, OptionsErr
 from recall.history import MessageHistory
 from recall.processor import SemanticRecall
 from recall.remembered import parse_remembered
-from recall.schema import RecallOptions, RequestContext
+from recall.options import RecallOptions
+from recall.schema import RequestContext
 
 HERE = RequestContext("t", "ann")
 

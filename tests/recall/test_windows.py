@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.schema import Hit, Message, MessageRange, SearchScope, utc
+from recall.options import MessageRange
+from recall.schema import Hit, Message, SearchScope, utc
 from recall.stores.memory import InMemoryStore
 from recall.windows import Span, build_context, merge_spans
 
