@@ -17,8 +17,8 @@ from eval.runner import Retrieval, contexts, encode, retrieve
 from eval.schema import Run, TestCollection
 from eval.system import System, messages_of
 from eval.tokens import count_tokens
-from recall.protocols import EncodedQuery
 from recall.options import RecallOptions
+from recall.protocols import EncodedQuery
 from recall.schema import ScopeName
 from recall.template import TextTemplate
 

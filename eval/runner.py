@@ -9,8 +9,8 @@ import polars as pl
 
 from eval.metrics.ann import ann_recall
 from eval.schema import PER_QUERY, RUN, TIMINGS, Run, TestCollection
-from recall.protocols import EncodedQuery, MessageStore, Retriever
 from recall.options import RecallOptions
+from recall.protocols import EncodedQuery, MessageReader, Retriever
 from recall.schema import Hit, Ranking, ScopeName, SearchScope
 from recall.scoring import display, passes
 from recall.windows import build_context
@@ -118,7 +118,7 @@ class Contexts(NamedTuple):
     timings: pl.DataFrame
 
 
-def contexts(collection: TestCollection, store: MessageStore, run: Run, options: RecallOptions) -> Contexts:
+def contexts(collection: TestCollection, store: MessageReader, run: Run, options: RecallOptions) -> Contexts:
     """Threshold and windows by the engine's own code, query by query."""
     kept = run.hits.filter(pl.col("rank") <= options.top_k)
     kept = kept.filter(passes(kept["score"].to_numpy(), options.threshold))

@@ -9,8 +9,8 @@ from eval.errors import ConfigError
 from eval.evaluation import configuration_body
 from eval.schema import TestCollection
 from eval.system import System, messages_of
-from recall.remembered import remembered_block
 from recall.options import MessageRange, RecallOptions
+from recall.remembered import remembered_block
 from recall.schema import ContextMessage, Hit, RecallResult, RequestContext
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import polars as pl
 
+from eval.errors import ConfigError
 from eval.schema import TestCollection
 from recall.embedders.cached import CachedEmbedder
 from recall.engine import RecallEngine
-from recall.protocols import Embedder, MessageStore, Retriever
+from recall.protocols import Embedder, Retriever, Store
 from recall.schema import Message
 
 HOME_VARIABLE = "RECALL_HOME"
@@ -38,7 +39,7 @@ class System:
     """
 
     retriever: Retriever
-    store: MessageStore
+    store: Store
     engine: RecallEngine
     cache: CachedEmbedder
     identity: dict[str, Any]
@@ -50,8 +51,19 @@ class System:
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def ingest(self, collection: TestCollection) -> None:
-        """Make every message of a collection retrievable."""
+        """Make every message of a collection retrievable.
+
+        Raises:
+            ConfigError: The store holds other messages too, which would be found as well.
+        """
         self.engine.ingest(messages_of(collection))
+        if len(self.store) != collection.messages.height:
+            raise ConfigError(
+                f"the store holds {len(self.store)} messages, expected the {collection.messages.height} of collection "
+                f"{collection.name!r} alone; give store.path a file of its own"
+            )
+        for resource_id in collection.messages["resource_id"].unique().sort():
+            self.engine.catch_up(resource_id)
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,7 @@ class Parts:
     embedder: Callable[[], Embedder]
     index: Callable[[], Any]
     retriever: Callable[[Embedder, Any], Retriever]
-    store: Callable[[], MessageStore]
+    store: Callable[[], Store]
 
 
 def assemble(parts: Parts, settings: dict[str, Any], *, depth: int, progress: Progress | None = None) -> System:

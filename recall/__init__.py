@@ -3,22 +3,24 @@
 from recall.engine import RecallEngine
 from recall.errors import RecallError
 from recall.history import MessageHistory
-from recall.processor import SemanticRecall
-from recall.remembered import remembered_block
+from recall.opening import open_engine
 from recall.options import MessageRange, RecallOptions
-from recall.schema import ContextMessage, Hit, Message, RecallResult, RequestContext
+from recall.pipeline import Pipeline, abort
+from recall.processor import SemanticRecall
+from recall.schema import Message, RecallResult, RequestContext, Thread
 
 __all__ = [
-    "ContextMessage",
-    "Hit",
     "Message",
     "MessageHistory",
     "MessageRange",
+    "Pipeline",
     "RecallEngine",
     "RecallError",
     "RecallOptions",
     "RecallResult",
     "RequestContext",
     "SemanticRecall",
-    "remembered_block",
+    "Thread",
+    "abort",
+    "open_engine",
 ]

@@ -1,37 +1,41 @@
 """The recall engine: keeps messages retrievable and answers a query with hits, windows and timings."""
 
-import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from time import perf_counter_ns
 
-from recall.errors import MessageError, OptionsError
-from recall.protocols import MessageStore, Retriever
+from recall.errors import IdentityError, MessageError, OptionsError
+from recall.index_writer import IndexWriter, Progress
 from recall.options import MAX_TOP_K, RecallOptions
+from recall.ownership import owner_of
+from recall.protocols import EncodedQuery, IndexKey, Retriever, Store
 from recall.schema import Hit, Message, Ranking, RecallResult, RequestContext, SearchScope
 from recall.scoring import display, passes
+from recall.thread_filter import ThreadFilter
+from recall.tracing import span
 from recall.windows import build_context
 
 NS_PER_MS = 1e6
-THREAD_END = sys.maxsize
-"""A stop that no thread reaches."""
 
 
 class RecallEngine:
-    """A retriever over a store, kept in step with each other.
+    """A retriever over a store. The store is the truth, the retriever follows it before every search.
 
-    Positions break ties between messages of different threads, so whatever moves when a message arrives
-    late, is edited or is removed is indexed again; with a cache of embeddings that embeds nothing.
+    So any number of engines, in any number of processes, may share one store: what one ingests or forgets, the
+    others find or miss at their next recall. Safe to share between threads.
     """
 
-    def __init__(self, retriever: Retriever, store: MessageStore, *, depth: int = 1) -> None:
-        """Join a retriever and a store that hold the same messages (or nothing yet).
+    def __init__(self, retriever: Retriever, store: Store, *, depth: int = 1, index_name: str | None = None) -> None:
+        """Join a retriever that holds nothing yet and a store.
 
         Args:
             retriever: Finds messages.
-            store: Keeps them.
+            store: Keeps them, and their vectors under the name of an index.
             depth: Hits fetched per query at least, of which `top_k` are used; 1 to 100,000. An approximate
                 index finds other messages at other depths, so a saved run and an engine of one depth agree.
+            index_name: Of the index in the store; by default from the name of the retriever's model.
 
         Raises:
             OptionsError: `depth` is not such a number.
@@ -41,89 +45,149 @@ class RecallEngine:
         self._retriever = retriever
         self._store = store
         self._depth = depth
+        self._writer = IndexWriter(retriever, store, index_name)
+        self._followed: dict[str, int] = {}
+        self._lock = threading.Lock()
 
     @property
     def score_range(self) -> tuple[float, float]:
         """The retriever's scale, which a threshold must lie on."""
         return self._retriever.score_range
 
-    def ingest(self, messages: Sequence[Message]) -> None:
-        """Store messages and make them retrievable; the same id again replaces.
+    @property
+    def store(self) -> Store:
+        """Where the messages are."""
+        return self._store
 
-        To retry what failed, ingest it again. An edited message that fails is not found by its old text.
+    @property
+    def index(self) -> IndexKey | None:
+        """The index this engine keeps its vectors in; None where its retriever has none."""
+        return self._writer.index
+
+    def ingest(self, messages: Sequence[Message], *, thread_id: str | None = None) -> None:
+        """Store messages and make them retrievable, as one transaction; the same id again replaces.
+
+        Only what is new or changed is embedded. To retry what failed, ingest it again. An edited message that fails is
+        not found by its old text. Where nothing can be embedded or indexed, the messages are stored all the same.
+
+        Args:
+            messages: In the order of their arrival.
+            thread_id: The thread they are searched as part of; each message's own by default.
 
         Raises:
             MessageError: An id is held by another resource or thread; nothing is stored.
             IndexingError: Some messages were stored but not indexed; the others were both.
+            IdentityError: The index holds vectors of another embedder; the messages are stored without.
+            OptionsError: The index's name cannot be used; the messages are stored without vectors.
+            ModelError: The embedder's model cannot be loaded; the messages are stored without vectors.
         """
-        if not messages:
-            return
-        known = self._store.get([message.message_id for message in messages])
-        stored = {message.message_id: message for message in self._store.add(messages)}
-        self._retriever.remove([message_id for message_id, old in known.items() if old != stored[message_id]])
-        self._retriever.index([*stored.values(), *self._moved_by(stored, known)])
+        self._writer.ingest(messages, thread_id=thread_id)
 
     def forget(self, message_ids: Sequence[str]) -> None:
-        """Delete messages from the index and the store; unknown ids are ignored.
-
-        Raises:
-            IndexingError: A message that moved up could not be indexed again; all are deleted.
-        """
-        first_gone: dict[SearchScope, int] = {}
-        for message in self._store.get(message_ids).values():
-            thread = _thread_of(message)
-            first_gone[thread] = min(message.position, first_gone.get(thread, message.position))
-        # The index goes first: a message that is half deleted must not be found.
-        self._retriever.remove(message_ids)
+        """Delete messages and everything derived from them; unknown ids are ignored."""
         self._store.remove(message_ids)
-        moved = [
-            message for thread, first in first_gone.items() for message in self._store.span(thread, first, THREAD_END)
-        ]
-        if moved:
-            self._retriever.index(moved)
+
+    def forget_thread(self, resource_id: str, thread_id: str) -> None:
+        """Delete a thread, its messages and everything derived from them; an unknown one is ignored."""
+        self._store.remove_thread(resource_id, thread_id)
 
     def recall(
-        self, text: str, options: RecallOptions, context: RequestContext, *, before: datetime | None = None
+        self,
+        text: str,
+        options: RecallOptions,
+        context: RequestContext,
+        *,
+        before: datetime | None = None,
+        where: ThreadFilter | None = None,
     ) -> RecallResult:
         """Hits above the threshold among the `top_k` best, and their windows.
 
-        Empty where there is nothing to search: no text, no resource, or scope "thread" without a thread.
-        A hit that the store no longer has is left out and its rank stays vacant.
+        Without a resource only the current thread is searched, whose owner the store knows. Empty where there is
+        nothing to search: no text, neither resource nor thread, or scope "thread" without a thread. A hit that the
+        store no longer has is left out and its rank stays vacant.
 
         Args:
             text: The query, bare.
             options: The four knobs.
             context: Who asks, and in which thread.
             before: Only messages created strictly earlier are seen, as hits and as neighbours.
+            where: Only threads whose metadata it matches are searched.
 
         Raises:
             OptionsError: The threshold is outside the retriever's `score_range`.
-            MessageError: `before` is a naive time.
+            MessageError: `before` is a naive time, or there is no resource and several of them have the thread.
+            IdentityError: The store's vectors are of another embedder.
         """
         options.check_threshold(self.score_range)
         if before is not None and before.tzinfo is None:
             raise MessageError(f"before is {before!r}, expected an aware time; use datetime.astimezone(datetime.UTC)")
-        scope = _scope_of(options, context)
-        if scope is None or not text:
-            return RecallResult(text)
-        return self._search(text, options, scope=scope, before=before)
+        is_nowhere = not context.thread_id and (not context.resource_id or options.scope == "thread")
+        if not text or is_nowhere:
+            return RecallResult(text, thread_id=context.thread_id)
+        with span("recall.recall") as told:
+            result = self._search(text, options, context, before=before, where=where)
+            told.set_attribute("recall.hits", len(result.hits))
+            told.set_attribute("recall.context", len(result.context))
+            return result
+
+    def catch_up(self, resource_id: str) -> None:
+        """Follow the store in one resource now, and not at its next recall.
+
+        Raises:
+            IdentityError: The store's vectors are of another embedder.
+        """
+        with self._lock, self._store.reading():
+            self._follow(resource_id)
+
+    def reindex(self, progress: Progress | None = None) -> int:
+        """Embed every stored message that has no vector in this engine's index, and give their number.
+
+        An index of that name that another embedder built is dropped first.
+
+        Args:
+            progress: Told (done, total) in messages.
+
+        Raises:
+            IndexingError: Some messages failed; the others are indexed.
+        """
+        return self._writer.reindex(progress)
 
     def _search(
-        self, text: str, options: RecallOptions, *, scope: SearchScope, before: datetime | None
+        self,
+        text: str,
+        options: RecallOptions,
+        context: RequestContext,
+        *,
+        before: datetime | None,
+        where: ThreadFilter | None,
     ) -> RecallResult:
         started = perf_counter_ns()
-        query = self._retriever.encode(text)
+        with span("recall.embed"):
+            query = self._retriever.encode(text)
         encoded = perf_counter_ns()
-        ranking = self._retriever.rank(query, scope, max(self._depth, options.top_k), before=before)
-        ranked = perf_counter_ns()
-        hits = _hits_of(ranking, options)
-        entries = build_context(hits, self._store, message_range=options.message_range, scope=scope, before=before)
+        with ExitStack() as moment:
+            # Moments begin under the lock, so the retriever never follows backwards.
+            with self._lock:
+                moment.enter_context(self._store.reading())
+                scope = self._scope_of(options, context, where)
+                if scope is None:
+                    return RecallResult(text, thread_id=context.thread_id)
+                self._follow(scope.resource_id)
+                ranking = self._rank(query, scope, max(self._depth, options.top_k), before)
+            ranked = perf_counter_ns()
+            hits = _hits_of(ranking, options)
+            with span("recall.windows") as told:
+                entries = build_context(
+                    hits, self._store, message_range=options.message_range, scope=scope, before=before
+                )
+                told.set_attribute("recall.context", len(entries))
         widened = perf_counter_ns()
         present = {entry.message.message_id for entry in entries}
         return RecallResult(
             query=text,
             hits=tuple(hit for hit in hits if hit.message_id in present),
             context=entries,
+            thread_id=context.thread_id,
             timings_ms={
                 "embed": (encoded - started) / NS_PER_MS if query.ms is None else query.ms,
                 "search": (ranked - encoded) / NS_PER_MS,
@@ -132,46 +196,56 @@ class RecallEngine:
             searched_by=ranking.searched_by,
         )
 
-    def _moved_by(self, stored: Mapping[str, Message], known: Mapping[str, Message]) -> list[Message]:
-        """Messages outside the batch whose position the batch may have changed.
+    def _rank(self, query: EncodedQuery, scope: SearchScope, depth: int, before: datetime | None) -> Ranking:
+        with span("recall.search") as told:
+            ranking = self._retriever.rank(query, scope, depth, before=before)
+            told.set_attribute("recall.searched_by", ranking.searched_by)
+            told.set_attribute("recall.ranked", len(ranking.message_ids))
+            if len(ranking.scores):
+                told.set_attribute("recall.top_score", display(ranking.scores[0]))
+            return ranking
 
-        Args:
-            stored: The batch, as stored.
-            known: What the store had under the batch's ids before.
-        """
-        reach: dict[SearchScope, tuple[int, int]] = {}
-        for message in stored.values():
-            old = known.get(message.message_id)
-            # A new message pushes all that follow; an edited one only those it passes.
-            last = THREAD_END if old is None else max(old.position, message.position) + 1
-            first = message.position if old is None else min(old.position, message.position)
-            if last - first == 1:
-                continue
-            thread = _thread_of(message)
-            low, high = reach.get(thread, (first, last))
-            reach[thread] = min(low, first), max(high, last)
-        return [
-            message
-            for thread, (first, last) in reach.items()
-            for message in self._store.span(thread, first, last)
-            if message.message_id not in stored
-        ]
+    def _scope_of(
+        self, options: RecallOptions, context: RequestContext, where: ThreadFilter | None
+    ) -> SearchScope | None:
+        owner = owner_of(self._store, context)
+        if owner is None:
+            return None
+        # Without a named owner the caller may see its thread, and no other.
+        thread_id = None if options.scope == "resource" and context.resource_id else context.thread_id
+        if where is None:
+            return SearchScope(owner, thread_id)
+        admitted = (thread.thread_id for thread in self._store.threads(resource_id=owner) if where.admits(thread))
+        return SearchScope(owner, thread_id, frozenset(admitted))
 
+    def _follow(self, resource_id: str) -> None:
+        """Bring the retriever to the present state of one resource; under the lock, inside one moment of the store."""
+        index = self.index
+        changes = self._store.changes(resource_id, self._followed.get(resource_id, 0), index)
+        if changes.changed or changes.removed:
+            if index is not None and all(vector is None for _, vector, _ in changes.changed):
+                self._refuse_foreign_vectors(index)
+            self._retriever.follow(changes)
+        self._followed[resource_id] = changes.revision
 
-def _thread_of(message: Message) -> SearchScope:
-    return SearchScope(message.resource_id, message.thread_id)
-
-
-def _scope_of(options: RecallOptions, context: RequestContext) -> SearchScope | None:
-    if not context.resource_id:
-        return None
-    if options.scope == "resource":
-        return SearchScope(context.resource_id)
-    return SearchScope(context.resource_id, context.thread_id) if context.thread_id else None
+    def _refuse_foreign_vectors(self, index: IndexKey) -> None:
+        """Say so where all vectors are in other indexes: finding nothing would look like having no memories."""
+        others = self._store.indexes()
+        if others and all(other.key.name != index.name for other in others):
+            listed = "; ".join(
+                f"{other.key.name!r} of {other.key.space.model_id!r}, dim {other.dim}" for other in others
+            )
+            raise IdentityError(
+                f"index {index.name!r} of embedder {index.space.model_id!r} is empty, the vectors are in {listed}; "
+                "use that index_name and embedder, or embed every message again (RecallEngine.reindex)"
+            )
 
 
 def _hits_of(ranking: Ranking, options: RecallOptions) -> list[Hit]:
-    # Scores never increase, so what passes is a prefix.
-    kept = int(passes(ranking.scores[: options.top_k], options.threshold).sum())
-    best = zip(ranking.message_ids[:kept], ranking.scores[:kept], strict=True)
-    return [Hit(message_id, display(score), rank) for rank, (message_id, score) in enumerate(best, start=1)]
+    """The first `top_k` that pass; a message that two vectors stand for uses two places and is one hit."""
+    scores = ranking.scores[: options.top_k]
+    hits: dict[str, Hit] = {}
+    for place in passes(scores, options.threshold).nonzero()[0].tolist():
+        message_id = ranking.message_ids[place]
+        hits.setdefault(message_id, Hit(message_id, display(scores[place]), place + 1))
+    return list(hits.values())

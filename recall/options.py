@@ -122,7 +122,9 @@ class RecallOptions:
             4 if top_k is None else _js_number(top_k),
             message_range=_mastra_range(options.get("messageRange")),
             scope="resource" if scope is None or scope == "resource" else "thread",
-            threshold=(0.0 if options["threshold"] is None else options["threshold"]) if "threshold" in options else None,
+            threshold=(0.0 if options["threshold"] is None else options["threshold"])
+            if "threshold" in options
+            else None,
         )
 
 

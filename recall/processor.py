@@ -2,19 +2,25 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from recall.chat_format import message_of, messages_of
 from recall.engine import RecallEngine
-from recall.errors import OptionsError, RecallError
-from recall.remembered import remembered_block
+from recall.errors import MessageError, OptionsError, RecallError
 from recall.options import RecallOptions
-from recall.schema import Message, RecallResult, RequestContext, message_order
-from recall.turn import join_stored, question_of
+from recall.remembered import BlockStyle, remembered_block
+from recall.schema import ContextMessage, Message, RecallResult, RequestContext, message_order
+from recall.thread_filter import ThreadFilter
+from recall.turn import join_stored, question_of, spoken_in
 
 OnError = Literal["raise", "log"]
 DEFAULT_OPTIONS = RecallOptions()
+
+Turn = Sequence[Message | Mapping[str, Any]]
+"""Messages as records, or as chat dicts; see `recall.chat_format`."""
+Context = RequestContext | Mapping[str, Any] | None
 
 
 class SemanticRecall:
@@ -25,6 +31,9 @@ class SemanticRecall:
         engine: RecallEngine,
         options: RecallOptions = DEFAULT_OPTIONS,
         *,
+        where: Mapping[str, Any] | None = None,
+        block_style: BlockStyle = "labelled",
+        distinct: bool = False,
         on_error: OnError = "raise",
         logger: logging.Logger | None = None,
     ) -> None:
@@ -33,87 +42,111 @@ class SemanticRecall:
         Args:
             engine: Where messages are kept and found.
             options: The four knobs.
+            where: Conditions on the metadata of threads; only those that meet them are searched. See `ThreadFilter`.
+            block_style: How messages of other threads are written: "labelled", or "mastra" as the reference does.
+            distinct: Of recalled messages with equal role, text and time, show only the first.
             on_error: "raise" lets a RecallError reach the caller; "log" logs it, puts it in the result and
                 goes on without memory.
             logger: Where "log" writes; this module's logger by default.
 
         Raises:
-            OptionsError: `on_error` is neither, or the threshold is outside the engine's `score_range`.
+            OptionsError: A setting outside what is allowed, or a threshold outside the engine's `score_range`.
         """
-        if on_error not in get_args(OnError):
-            raise OptionsError("on_error", on_error, "'raise' or 'log'")
+        for name, value, allowed in (("on_error", on_error, OnError), ("block_style", block_style, BlockStyle)):
+            if value not in get_args(allowed):
+                raise OptionsError(name, value, " or ".join(map(repr, get_args(allowed))))
         self._engine = engine
         self._options = options.check_threshold(engine.score_range)
+        self._where = None if where is None else ThreadFilter(where)
+        self._block_style = block_style
+        self._distinct = distinct
         self._on_error = on_error
         self._logger = logger or logging.getLogger(__name__)
 
-    def recall(self, messages: Sequence[Message], context: RequestContext) -> RecallResult:
+    def recall(self, messages: Turn, context: Context) -> RecallResult:
         """What the list's question brings to mind, without the messages that are in the list already.
 
         They still take their slots of `top_k` and still bring their neighbours. Empty without a thread or
         a question.
 
         Raises:
-            RecallError: Anything that failed, if `on_error` is "raise".
+            MessageError: A message or a context that cannot be used, whatever `on_error` says.
+            RecallError: Anything else that failed, if `on_error` is "raise".
         """
-        question = question_of(messages)
-        if question is None or not context.thread_id:
-            return RecallResult(question or "")
+        where = RequestContext.of(context)
+        if not where.thread_id:
+            return RecallResult("")
+        turn = messages_of(messages, context=where)
+        question = question_of(turn)
+        if question is None:
+            return RecallResult("", thread_id=where.thread_id)
         try:
-            result = self._engine.recall(question, self._options, context)
+            result = self._engine.recall(question, self._options, where, where=self._where)
         except RecallError as error:
-            return RecallResult(question, errors=(self._report(error),))
-        present = {message.message_id for message in messages}
-        return replace(
-            result,
-            hits=tuple(hit for hit in result.hits if hit.message_id not in present),
-            context=tuple(entry for entry in result.context if entry.message.message_id not in present),
-        )
+            return RecallResult(question, thread_id=where.thread_id, errors=(self._report(error),))
+        result = _without(result, {message.message_id for message in turn})
+        if self._distinct:
+            result = replace(result, context=_distinct(result.context))
+        return replace(result, block=self._block(result))
 
-    def process_input(self, messages: Sequence[Message], context: RequestContext) -> list[Message]:
-        """The list with what it brings to mind; the list as it is where that is nothing.
+    def process_input(self, messages: Turn, context: Context) -> list[Message]:
+        """The list with what it brings to mind; the list as it is where that is nothing, or without a thread.
 
         Raises:
-            RecallError: Anything that failed, if `on_error` is "raise".
+            MessageError: A message or a context that cannot be used, whatever `on_error` says.
+            RecallError: Anything else that failed, if `on_error` is "raise".
         """
-        return self.add_recalled(messages, self.recall(messages, context), context)
+        where = RequestContext.of(context)
+        if not where.thread_id:
+            return _as_given(messages)
+        turn = messages_of(messages, context=where)
+        return self.add_recalled(turn, self.recall(turn, where))
 
-    def add_recalled(self, messages: Sequence[Message], result: RecallResult, context: RequestContext) -> list[Message]:
-        """The list with a result in it, which the caller may have filtered.
+    def add_recalled(self, messages: Sequence[Message], result: RecallResult) -> list[Message]:
+        """The list with a result in it, whose context the caller may have filtered.
 
-        Messages of the current thread join by time with source "memory"; those of other threads become one
+        Messages of the thread it was asked in join by time with source "memory"; those of other threads become one
         system message at the head, unless that very message is in the list. System messages stay out.
         """
-        recalled = [entry.message for entry in result.context if entry.message.role != "system"]
-        here = [message for message in recalled if message.thread_id == context.thread_id]
-        elsewhere = [message for message in recalled if message.thread_id != context.thread_id]
+        here = [entry.message for entry in result.context if entry.message.thread_id == result.thread_id]
         joined = join_stored(messages, here)
-        if not elsewhere:
+        reminder = _reminder(result, self._block(result))
+        if reminder is None or any(message.message_id == reminder.message_id for message in messages):
             return joined
-        reminder = _reminder(elsewhere, context)
-        is_present = any(message.message_id == reminder.message_id for message in messages)
-        return joined if is_present else [reminder, *joined]
+        return [reminder, *joined]
 
-    def process_output(self, messages: Sequence[Message], context: RequestContext) -> None:
-        """Ingest the turn's input and response messages into the context's thread and resource.
+    def process_output(self, messages: Turn, context: Context) -> list[Message]:
+        """Ingest the turn's input and response, and give the list back.
 
-        Recalled and system messages stay out; nothing is written without a thread or with `read_only`.
+        Each message is stored in its own thread, as the context's resource, and searched as part of the context's
+        thread. Recalled, context and system messages stay out; nothing is written without a thread or with `read_only`.
 
         Raises:
-            RecallError: Anything that failed, if `on_error` is "raise".
+            RecallError: Anything that failed, if `on_error` is "raise"; the other messages are stored.
         """
-        if context.read_only or not context.thread_id:
-            return
-        turn = [
-            # The context says where the turn happens, as in the reference.
-            replace(message, thread_id=context.thread_id, resource_id=context.resource_id or message.resource_id)
-            for message in messages
-            if message.source != "memory" and message.role != "system"
-        ]
         try:
-            self._engine.ingest(turn)
+            where = RequestContext.of(context)
+        except MessageError as error:
+            self._report(error)
+            return _as_given(messages)
+        if not where.thread_id:
+            return _as_given(messages)
+        turn, refused = _usable(messages, where)
+        try:
+            if not where.read_only:
+                self._engine.ingest(spoken_in(turn, where), thread_id=where.thread_id)
+            if refused:
+                raise refused[0]
         except RecallError as error:
             self._report(error)
+        return turn
+
+    def _block(self, result: RecallResult) -> str:
+        elsewhere = [entry.message for entry in result.context if entry.message.thread_id != result.thread_id]
+        if not elsewhere:
+            return ""
+        spoken = [message for message in elsewhere if message.role != "system"]
+        return remembered_block(spoken, current_thread_id=result.thread_id, style=self._block_style)
 
     def _report(self, error: RecallError) -> str:
         if self._on_error == "raise":
@@ -123,14 +156,47 @@ class SemanticRecall:
         return text
 
 
-def _reminder(messages: Sequence[Message], context: RequestContext) -> Message:
+def _as_given(messages: Turn) -> list[Any]:
+    """The list untouched: without a thread, chat dicts cannot become records."""
+    return list(messages)
+
+
+def _usable(messages: Turn, context: RequestContext) -> tuple[list[Message], list[MessageError]]:
+    """The messages that can be read, and why the others cannot."""
+    turn: list[Message] = []
+    refused: list[MessageError] = []
+    for message in messages:
+        try:
+            turn.append(message if isinstance(message, Message) else message_of(message, context=context))
+        except MessageError as error:
+            refused.append(error)
+    return turn, refused
+
+
+def _without(result: RecallResult, message_ids: set[str]) -> RecallResult:
+    return replace(
+        result,
+        hits=tuple(hit for hit in result.hits if hit.message_id not in message_ids),
+        context=tuple(entry for entry in result.context if entry.message.message_id not in message_ids),
+    )
+
+
+def _distinct(context: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    seen: dict[tuple[object, ...], ContextMessage] = {}
+    for entry in context:
+        seen.setdefault((entry.message.role, entry.message.text, entry.message.created_at), entry)
+    return tuple(seen.values())
+
+
+def _reminder(result: RecallResult, block: str) -> Message | None:
     """The system message for other threads; equal content has an equal id."""
-    newest = max(messages, key=message_order)
-    block = remembered_block(messages, current_thread_id=context.thread_id)
+    if not block:
+        return None
+    newest = max((entry.message for entry in result.context), key=message_order)
     return replace(
         newest,
-        message_id="remembered-" + hashlib.sha256(block.encode()).hexdigest()[:32],
-        thread_id=context.thread_id or newest.thread_id,
+        message_id="remembered-" + hashlib.sha256(block.encode("utf-8", "surrogatepass")).hexdigest()[:32],
+        thread_id=result.thread_id or newest.thread_id,
         role="system",
         text=block,
         name=None,

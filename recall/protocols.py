@@ -104,7 +104,7 @@ class VectorSpace:
 
     Attributes:
         model_id: The embedder's model, by name.
-        identity: Everything a passage's vector depends on besides the message: the embedder's identity and the template.
+        identity: Everything a passage's vector depends on besides the message: the embedder and the template.
     """
 
     model_id: str
@@ -213,7 +213,7 @@ class MessageStore(MessageReader, Protocol):
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything this thread of execution reads inside is of one moment, whoever writes meanwhile; may be nested."""
+        """What this thread of execution reads inside is of one moment, whoever writes meanwhile; may be nested."""
         ...
 
     def close(self) -> None:

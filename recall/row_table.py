@@ -71,7 +71,7 @@ class RowTable:
         block = self.block(scope.resource_id)
         if block is None:
             return Ranking((), np.empty(0, dtype=np.float32))
-        return block.scan(query, depth, thread_id=scope.thread_id, before=before)
+        return block.scan(query, depth, thread_id=scope.thread_id, thread_ids=scope.thread_ids, before=before)
 
     def checked_query(self, query: Vector, depth: int) -> Vector:
         """The query as a float32 vector that fits the rows.

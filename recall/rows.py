@@ -56,13 +56,28 @@ class RowBlock:
     threads: dict[str, slice]
 
     def scan(
-        self, query: Vector, depth: int, *, thread_id: str | None = None, before: datetime | None = None
+        self,
+        query: Vector,
+        depth: int,
+        *,
+        thread_id: str | None = None,
+        thread_ids: Collection[str] | None = None,
+        before: datetime | None = None,
     ) -> Ranking:
-        """The best `depth` rows of one thread, or of all, exactly as if the kernel had scored every row."""
+        """The best `depth` rows of one thread, or of all, exactly as if the kernel had scored every row.
+
+        Args:
+            query: Shape (dim,), float32, unit length.
+            depth: 1 or more.
+            thread_id: The one thread searched; None for all.
+            thread_ids: Of these, the only ones searched; None for no such filter.
+            before: Only rows created strictly earlier are seen.
+        """
         span = slice(0, len(self)) if thread_id is None else self.threads.get(thread_id, slice(0, 0))
         estimates = np.clip(self.vectors[span] @ query, -1.0, 1.0)
-        if before is not None:
-            estimates[~self.created_before(before)[span]] = -np.inf
+        is_visible = self.visible(thread_ids, before)
+        if is_visible is not None:
+            estimates[~is_visible[span]] = -np.inf
         return self.rank(query, span.start + _contenders(estimates, depth, _margin(query.size)), depth)
 
     def rank(self, query: Vector, rows: RowNumbers, depth: int) -> Ranking:
@@ -71,9 +86,19 @@ class RowBlock:
         best = best_first(scores, self.tie_order[rows])[:depth]
         return Ranking(tuple(self.message_ids[row] for row in rows[best].tolist()), scores[best])
 
-    def created_before(self, moment: datetime) -> npt.NDArray[np.bool_]:
-        """Shape (n,), True where a row is strictly older."""
-        return self.created_us < microseconds(moment)
+    def visible(self, thread_ids: Collection[str] | None, before: datetime | None) -> npt.NDArray[np.bool_] | None:
+        """Shape (n,), True where a row is in one of the threads and strictly older; None where nothing is hidden."""
+        if thread_ids is None and before is None:
+            return None
+        is_visible = np.ones(len(self), dtype=np.bool_)
+        if before is not None:
+            is_visible &= self.created_us < microseconds(before)
+        if thread_ids is not None:
+            is_inside = np.zeros(len(self), dtype=np.bool_)
+            for thread_id in thread_ids:
+                is_inside[self.threads.get(thread_id, slice(0, 0))] = True
+            is_visible &= is_inside
+        return is_visible
 
     def __len__(self) -> int:
         return len(self.message_ids)

@@ -212,7 +212,8 @@ class RecallResult:
         query: The text that was searched.
         hits: Best first, after the threshold.
         context: Hits and neighbours, once each, ordered by (created_at, position, id); their source is "memory".
-        thread_id: The thread it was asked in, which a rendered block tells from the others.
+        thread_id: The thread it was asked in, which a block tells from the others.
+        block: The messages of other threads as text for a model, as SemanticRecall writes it; "" from the engine.
         timings_ms: Milliseconds by stage: embed, search, window.
         searched_by: Whether a graph or an exact scan answered.
         errors: What went wrong where `on_error` is "log"; empty otherwise.
@@ -222,6 +223,7 @@ class RecallResult:
     hits: tuple[Hit, ...] = ()
     context: tuple[ContextMessage, ...] = ()
     thread_id: str | None = None
+    block: str = ""
     timings_ms: Mapping[str, float] = field(default_factory=dict, compare=False)
     searched_by: SearchedBy = "exact"
     errors: tuple[str, ...] = ()

@@ -1,22 +1,34 @@
-"""The list of messages of one turn: the question in it, and how stored messages join it."""
+"""The list of messages of one turn: the question in it, what of it is stored, and how stored messages join it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
 
-from recall.schema import Message
+from recall.parts import is_question, query_text
+from recall.schema import Message, RequestContext
 
 
 def question_of(messages: Sequence[Message]) -> str | None:
-    """Text of the last input message of role "user" that has any; None where there is none.
+    """Text of the last input message of a user that has any; None where there is none.
 
     Blanks count as text, as in the reference.
     """
     for message in reversed(messages):
-        if message.source == "input" and message.role == "user" and message.text:
-            return message.text
+        if message.source == "input" and is_question(message):
+            text = query_text(message)
+            if text:
+                return text
     return None
+
+
+def spoken_in(messages: Sequence[Message], context: RequestContext) -> list[Message]:
+    """What a turn adds to its thread: input and response, as the context's resource; no system messages."""
+    return [
+        replace(message, resource_id=context.resource_id or message.resource_id)
+        for message in messages
+        if message.source in {"input", "response"} and message.role != "system"
+    ]
 
 
 def join_stored(messages: Sequence[Message], stored: Iterable[Message]) -> list[Message]:

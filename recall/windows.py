@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from recall.protocols import MessageStore
 from recall.options import MessageRange
+from recall.protocols import MessageReader
 from recall.schema import ContextMessage, Hit, Message, SearchScope, message_order
 
 
@@ -35,7 +36,7 @@ def merge_spans(positions: Iterable[int], message_range: MessageRange) -> list[S
 
 def build_context(
     hits: Sequence[Hit],
-    store: MessageStore,
+    store: MessageReader,
     *,
     message_range: MessageRange,
     scope: SearchScope,
@@ -57,20 +58,16 @@ def build_context(
     hit_of = {hit.message_id: hit for hit in hits}
     positions: defaultdict[str, list[int]] = defaultdict(list)
     for message in store.get(list(hit_of)).values():
-        if _is_within(message, scope) and _is_seen(message, before):
+        if scope.admits(message.resource_id, message.thread_id) and _is_seen(message, before):
             positions[message.thread_id].append(message.position)
     context = [
-        ContextMessage(message, hit_of.get(message.message_id))
+        ContextMessage(replace(message, source="memory"), hit_of.get(message.message_id))
         for thread_id, found in positions.items()
         for span in merge_spans(found, message_range)
         for message in store.span(SearchScope(scope.resource_id, thread_id), span.start, span.stop)
         if _is_seen(message, before)
     ]
     return tuple(sorted(context, key=lambda entry: message_order(entry.message)))
-
-
-def _is_within(message: Message, scope: SearchScope) -> bool:
-    return message.resource_id == scope.resource_id and scope.thread_id in (None, message.thread_id)
 
 
 def _is_seen(message: Message, before: datetime | None) -> bool:

@@ -29,6 +29,7 @@ def test_every_command_and_config_group_is_named() -> None:
 
     for command in (
         *HYDRA_COMMANDS,
+        "ingest",
         "search",
         *(f"collection {a}" for a in ("generate", "import", "validate", "describe")),
     ):
@@ -70,12 +71,20 @@ def test_collection_commands_run_as_written(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_the_python_example_recalls_across_threads(tmp_path: Path) -> None:
-    (code,) = (text for kind, text in BLOCKS if kind == "python")
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "My piano teacher is called Oskar." in done.stdout
-    assert done.stdout.splitlines()[-1] == "user Who is my piano teacher?"
+def test_the_python_examples_run_one_after_the_other(tmp_path: Path) -> None:
+    """The second opens the file the first has made, and finds what was said in two other threads."""
+    printed = []
+    for code in (text for kind, text in BLOCKS if kind == "python"):
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        printed.append(done.stdout)
+    pipeline, loop, extended = printed
+    assert "I saw 2 messages" in pipeline
+    assert "My ferry to Jeju leaves on Friday at noon." in pipeline
+    assert "a model would answer 2 messages here" not in loop, "the answer is stored, not shown"
+    assert "My ferry to Jeju leaves on Friday at noon." in loop
+    assert "Conversation A" in loop and "Conversation B" in loop
+    assert extended == "Noted.\n"
 
 
 def test_every_link_leads_somewhere() -> None:

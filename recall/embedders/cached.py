@@ -31,7 +31,13 @@ class CachedEmbedder:
     """
 
     def __init__(
-        self, inner: Embedder, *, directory: Path | str | None, lru_size: int = 1000, progress: Progress | None = None
+        self,
+        inner: Embedder,
+        *,
+        directory: Path | str | None,
+        lru_size: int = 1000,
+        timed: bool = True,
+        progress: Progress | None = None,
     ) -> None:
         """Wrap `inner`; nothing is opened or loaded before the first text.
 
@@ -39,16 +45,24 @@ class CachedEmbedder:
             inner: Embeds what is not held.
             directory: Where the files are, one per identity, made where missing; None keeps vectors in memory only.
             lru_size: Vectors kept in memory per identity, the least recently used going first.
+            timed: Every query has the time its model took, so a text held only as a passage is embedded once more for
+                it. False asks for no such time, and embeds no text twice.
             progress: Told (done, to embed) before the first chunk of passages and after each; not for what is held.
         """
         self._inner = inner
         self._directory = None if directory is None else Path(directory)
         self._lru_size = lru_size
+        self._timed = timed
         self._progress = progress
         self._shelves: dict[str, _Shelf] = {}
         self._lock = threading.RLock()
         self.hits = 0
         self.misses = 0
+
+    @property
+    def model_id(self) -> str:
+        """The inner embedder's."""
+        return self._inner.model_id
 
     def identity(self, kind: EmbedKind) -> str:
         """The inner embedder's identity."""
@@ -80,8 +94,8 @@ class CachedEmbedder:
     def embed_query(self, text: str) -> TimedVector:
         """The query's vector, and what the model took when it embedded the query alone.
 
-        The time is the recorded one. A vector that was made as a passage has none: its text is embedded once more to
-        take the time, and the vector stays the one held.
+        The time is the recorded one. A vector that was made as a passage has none; where times are wanted its text is
+        embedded once more to take it, and the vector stays the one held.
 
         Raises:
             EmbedderError: The inner embedder failed.
@@ -91,10 +105,10 @@ class CachedEmbedder:
             shelf = self._shelf("query")
             key = _key(text)
             held = shelf.look_up([key]).get(key)
-            is_complete = held is not None and held.ms is not None
+            is_complete = held is not None and (held.ms is not None or not self._timed)
             self.hits += is_complete
             self.misses += not is_complete
-            if held is None or held.ms is None:
+            if held is None or not is_complete:
                 fresh, ms = self._inner.embed_query(text)
                 vector = _checked(fresh[np.newaxis], 1)[0] if held is None else held.vector
                 held = shelf.keep({key: TimedVector(vector, ms)})[key]

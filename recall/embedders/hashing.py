@@ -39,6 +39,11 @@ class HashingEmbedder:
             raise OptionsError("dim", dim, "an integer from 2 to 65536")
         self._dim = dim
 
+    @property
+    def model_id(self) -> str:
+        """hashing-DIM."""
+        return f"hashing-{self._dim}"
+
     def identity(self, kind: EmbedKind) -> str:
         """The features and the dimension, as JSON; the same for both kinds."""
         return json.dumps({"backend": "hashing", "dim": self._dim, "ngrams": NGRAM_SIZES, "version": 1}, sort_keys=True)

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import PurePath
 from pickle import UnpicklingError
 from typing import Any
 
@@ -67,6 +68,11 @@ class SentenceTransformerEmbedder:
         self._failure: RecallError | None = None
         self._is_warm = False
         self._lock = threading.Lock()
+
+    @property
+    def model_id(self) -> str:
+        """The model as it was named; of a folder, the folder's name."""
+        return PurePath(self._source).name if PurePath(self._source).is_absolute() else self._source
 
     def identity(self, kind: EmbedKind) -> str:
         """Weights, backend, precision, normalisation, length limit and the kind's prompt, as JSON.

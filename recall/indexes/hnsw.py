@@ -114,7 +114,7 @@ class HnswIndex:
         """
         unit = self._table.checked_query(query, depth)
         if not exact and scope.thread_id is None:
-            found = self._search_graph(unit, scope.resource_id, depth, before)
+            found = self._search_graph(unit, scope, depth, before)
             if found is not None:
                 return found
         return self._table.scan(unit, scope, depth, before)
@@ -122,11 +122,12 @@ class HnswIndex:
     def __len__(self) -> int:
         return len(self._table)
 
-    def _search_graph(self, query: Vector, resource_id: str, depth: int, before: datetime | None) -> Ranking | None:
+    def _search_graph(self, query: Vector, scope: SearchScope, depth: int, before: datetime | None) -> Ranking | None:
+        resource_id = scope.resource_id
         block = self._table.block(resource_id)
         if block is None or len(block) <= self._switch_rows:
             return None
-        is_visible = None if before is None else block.created_before(before)
+        is_visible = block.visible(scope.thread_ids, before)
         with self._lock:
             # Taken out while it changes, so that an interruption leaves no half-built graph.
             graph = self._graphs.pop(resource_id, None)

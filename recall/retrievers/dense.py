@@ -1,18 +1,25 @@
 """Ranks messages by the cosine of their embedding with the query's."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from recall.errors import EmbedderError, IndexingError, ModelError, VectorError
-from recall.protocols import Embedder, EncodedQuery, IndexEntry, VectorIndex
-from recall.schema import Message, Ranking, SearchScope
+import numpy as np
+
+from recall.errors import EmbedderError, ModelError, VectorError
+from recall.protocols import Changes, Embedded, Embedder, EncodedQuery, IndexEntry, VectorIndex, VectorSpace
+from recall.schema import Message, Ranking, SearchScope, Vector
 from recall.template import TextTemplate
+
+OPPOSITE = -1.0
+"""The score of an exact opposite, which is no neighbour: the reference's vector store leaves it out, and so do we."""
 
 
 class DenseRetriever:
     """An embedder and a vector index; messages are embedded through a text template, queries as they are."""
 
-    score_range = (-1.0, 1.0)
+    score_range = (OPPOSITE, 1.0)
 
     def __init__(
         self, embedder: Embedder, index: VectorIndex, *, named: str = "{name}: {text}", bare: str = "{text}"
@@ -32,29 +39,43 @@ class DenseRetriever:
         self._index = index
         self._template = TextTemplate(named, bare)
 
-    def index(self, messages: Sequence[Message]) -> None:
-        """Embed and index messages; the same id is replaced, a blank text is left out and takes the old row with it.
+    @property
+    def space(self) -> VectorSpace:
+        """The embedder and the template."""
+        made_by = {
+            "embedder": self._embedder.identity("passage"),
+            "template": [self._template.named, self._template.bare],
+        }
+        return VectorSpace(self._embedder.model_id, json.dumps(made_by, ensure_ascii=False, sort_keys=True))
 
-        Where the batch fails, messages are tried one by one, and those that fail have no row afterwards.
+    def embed(self, messages: Sequence[Message]) -> Embedded:
+        """The vectors of messages; one without text has none, one of blanks has its own, as in the reference.
+
+        Where the batch fails, messages are tried one by one.
 
         Raises:
-            IndexingError: Some messages failed; the others are indexed.
-            ModelError: The embedder's model cannot be loaded; none is indexed.
+            ModelError: The embedder's model cannot be loaded.
         """
-        speaking = [message for message in messages if message.text.strip()]
-        self._index.remove([message.message_id for message in messages if not message.text.strip()])
-        if not speaking:
-            return
+        speaking = [message for message in messages if message.text]
         try:
-            self._index_together(speaking)
+            return Embedded(self._vectors(speaking))
         except ModelError:  # no message would fare better alone
             raise
         except (EmbedderError, VectorError):
-            self._index_apart(speaking)
+            return self._embed_apart(speaking)
 
-    def remove(self, message_ids: Sequence[str]) -> None:
-        """Forget these messages; unknown ids are ignored."""
-        self._index.remove(message_ids)
+    def follow(self, changes: Changes) -> None:
+        """Take over a store's changes: rows of messages that have a vector, none of the others."""
+        found = {message.message_id: (message, vector, where) for message, vector, where in changes.changed}
+        silent = [message_id for message_id, (_, vector, _) in found.items() if vector is None]
+        self._index.remove([*changes.removed, *silent])
+        entries, vectors = [], []
+        for message, vector, searched_in in found.values():
+            if vector is not None:
+                entries.append(_entry(message, searched_in))
+                vectors.append(vector)
+        if entries:
+            self._index.add(entries, np.stack(vectors))
 
     def encode(self, text: str) -> EncodedQuery:
         """The bare query's vector, and the milliseconds the model took for it.
@@ -73,25 +94,33 @@ class DenseRetriever:
         before: datetime | None = None,
         exact: bool = False,
     ) -> Ranking:
-        """The best `depth` messages of the scope; `exact` forgoes any graph."""
-        return self._index.search(query.value, scope, depth, before=before, exact=exact)
+        """The best `depth` messages of the scope, exact opposites left out; `exact` forgoes any graph."""
+        ranking = self._index.search(query.value, scope, depth, before=before, exact=exact)
+        near = int(np.count_nonzero(ranking.scores > OPPOSITE))
+        if near == len(ranking.message_ids):
+            return ranking
+        return replace(ranking, message_ids=ranking.message_ids[:near], scores=ranking.scores[:near])
 
-    def _index_together(self, messages: Sequence[Message]) -> None:
-        vectors = self._embedder.embed_passages([self._template.render(message) for message in messages])
-        self._index.add([_entry(message) for message in messages], vectors)
+    def _vectors(self, messages: Sequence[Message]) -> dict[str, Vector]:
+        if not messages:
+            return {}
+        rows = self._embedder.embed_passages([self._template.render(message) for message in messages])
+        if rows.ndim != 2 or len(rows) != len(messages):
+            raise VectorError(f"embedder gave shape {rows.shape}, expected ({len(messages)}, dim), a row for each text")
+        if not (np.isfinite(rows).all() and rows.any(axis=1).all()):
+            raise VectorError("embedder gave NaN, infinity or only zeros, expected finite rows of unit length")
+        return {message.message_id: row for message, row in zip(messages, rows, strict=True)}
 
-    def _index_apart(self, messages: Sequence[Message]) -> None:
+    def _embed_apart(self, messages: Sequence[Message]) -> Embedded:
+        vectors: dict[str, Vector] = {}
         failures: dict[str, str] = {}
         for message in messages:
             try:
-                self._index_together([message])
+                vectors.update(self._vectors([message]))
             except (EmbedderError, VectorError) as error:
                 failures[message.message_id] = str(error)
-        # What is held for them is an older text's.
-        self._index.remove(list(failures))
-        if failures:
-            raise IndexingError(failures)
+        return Embedded(vectors, failures)
 
 
-def _entry(message: Message) -> IndexEntry:
-    return IndexEntry(message.message_id, message.resource_id, message.thread_id, message.created_at, message.position)
+def _entry(message: Message, searched_in: str) -> IndexEntry:
+    return IndexEntry(message.message_id, message.resource_id, searched_in, message.created_at, message.position)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from recall.engine import RecallEngine
-from recall.errors import IndexingError
-from recall.protocols import EncodedQuery
+from recall.protocols import Changes, Embedded, EncodedQuery, VectorSpace
 from recall.schema import Message, Ranking, SearchScope, Vector, utc
 from recall.scoring import best_first, score
 from recall.stores.memory import InMemoryStore
@@ -23,25 +22,27 @@ class WordHashRetriever:
     """Exact cosine over hashed words; refuses texts with 💥, and knows what it was asked to do."""
 
     score_range = (-1.0, 1.0)
+    space = VectorSpace("words", "crc32 of words")
 
     def __init__(self, ms: float | None = None) -> None:
         self.held: dict[str, Message] = {}
-        self.indexed: list[list[str]] = []
+        self.embedded: list[list[str]] = []
+        self.followed: list[list[str]] = []
         self.depths: list[int] = []
         self.ms = ms
 
-    def index(self, messages: Sequence[Message]) -> None:
-        self.indexed.append([message.message_id for message in messages])
+    def embed(self, messages: Sequence[Message]) -> Embedded:
+        self.embedded.append([message.message_id for message in messages])
         failures = {message.message_id: "the model broke" for message in messages if BROKEN in message.text}
-        for message in messages:
-            if message.text.strip() and message.message_id not in failures:
-                self.held[message.message_id] = message
-        if failures:
-            raise IndexingError(failures)
+        return Embedded({m.message_id: _vector(m.text) for m in messages if m.text and BROKEN not in m.text}, failures)
 
-    def remove(self, message_ids: Sequence[str]) -> None:
-        for message_id in message_ids:
+    def follow(self, changes: Changes) -> None:
+        self.followed.append([entry.message.message_id for entry in changes.changed])
+        for message_id in [*changes.removed, *self.followed[-1]]:
             self.held.pop(message_id, None)
+        for message, vector, _ in changes.changed:
+            if vector is not None:
+                self.held[message.message_id] = message
 
     def encode(self, text: str) -> EncodedQuery:
         return EncodedQuery(_vector(text), self.ms)
@@ -68,11 +69,7 @@ class WordHashRetriever:
 
 
 def _is_seen(message: Message, scope: SearchScope, before: datetime | None) -> bool:
-    return (
-        message.resource_id == scope.resource_id
-        and scope.thread_id in (None, message.thread_id)
-        and (before is None or message.created_at < before)
-    )
+    return scope.admits(message.resource_id, message.thread_id) and (before is None or message.created_at < before)
 
 
 def _vector(text: str) -> Vector:

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recall.engine import RecallEngine
-from recall.errors import IndexingError, MessageError, OptionsError
+from recall.errors import IdentityError, IndexingError, MessageError, OptionsError
 from recall.options import RecallOptions
-from recall.schema import RequestContext, SearchScope, utc
+from recall.protocols import VectorSpace
+from recall.schema import RequestContext, SearchScope, Thread, utc
+from recall.thread_filter import ThreadFilter
 
 START = utc(2024, 3, 5, 9)
 ANN = RequestContext("t", "ann")
@@ -66,14 +68,33 @@ def test_resource_scope_never_leaves_the_resource(trip):
         ("thread", RequestContext("", "ann")),
         ("thread", RequestContext("other", "bob")),
         ("thread", RequestContext("unheard-of", "ann")),
-        ("thread", RequestContext("t", None)),
-        ("resource", RequestContext("t", None)),
-        ("resource", RequestContext("t", "")),
+        ("thread", RequestContext("unheard-of", None)),
+        ("resource", RequestContext("unheard-of", "")),
+        ("resource", RequestContext(None, None)),
     ],
 )
 def test_nothing_is_searched_without_a_place_to_search(trip, scope, context):
     result = trip.recall("부산", RecallOptions(scope=scope), context)
     assert (result.hits, result.context) == ((), ())
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_without_a_resource_only_the_current_thread_is_searched(trip, scope, nobody):
+    result = trip.recall("부산", RecallOptions(9, scope=scope, message_range=9), RequestContext("other", nobody))
+    assert context_ids(result) == ["b0"]
+
+
+def test_without_a_resource_a_thread_of_several_is_refused(trip):
+    with pytest.raises(MessageError, match="belongs to 2 resources") as refusal:
+        trip.recall("부산", RecallOptions(), RequestContext("t"))
+    assert "bob" not in str(refusal.value)
+
+
+def test_messages_without_an_owner_are_found_from_their_thread_only(engine, say):
+    engine.ingest([say("a", "부산", resource_id=""), say("b", "부산", thread="u", resource_id="")])
+    assert context_ids(engine.recall("부산", RecallOptions(9), RequestContext("t", ""))) == ["a"]
+    assert context_ids(engine.recall("부산", RecallOptions(9), RequestContext("t", "ann"))) == []
 
 
 def test_resource_scope_needs_no_thread(trip):
@@ -93,6 +114,7 @@ def test_the_threshold_is_inclusive_and_not_refilled(trip):
 
 def test_a_deeper_search_is_cut_at_top_k(trip, retriever, store):
     deep = RecallEngine(retriever, store, depth=50)
+    deep.catch_up("ann")
     for top_k in (1, 2, 60):
         assert deep.recall("부산", RecallOptions(top_k), ANN) == trip.recall("부산", RecallOptions(top_k), ANN)
     assert retriever.depths == [50, 1, 50, 2, 60, 60]
@@ -119,8 +141,10 @@ def test_before_must_know_its_zone(trip):
         trip.recall("부산", RecallOptions(), ANN, before=datetime(2024, 3, 5))  # noqa: DTZ001
 
 
-def test_a_hit_the_store_has_lost_is_not_in_the_result(trip, store):
+def test_a_hit_the_store_has_lost_is_not_in_the_result(trip, retriever, store, monkeypatch):
+    trip.catch_up("ann")
     store.remove(["a1"])
+    monkeypatch.setattr(retriever, "follow", lambda changes: None)
     result = trip.recall("go to 부산", RecallOptions(), ANN)
     assert "a1" not in hit_ids(result)
     assert [hit.message_id for hit in result.hits] == [
@@ -152,12 +176,14 @@ def test_an_edited_message_is_found_by_its_new_text_only(trip, say):
     assert "a1" not in hit_ids(trip.recall("부산", RecallOptions(threshold=0.01), ANN))
 
 
-@pytest.mark.parametrize("text", ["  ", "💥"])
+@pytest.mark.parametrize("text", ["", "💥"])
 def test_an_edit_that_cannot_be_indexed_is_not_found_by_its_old_text(trip, retriever, say, text):
+    trip.catch_up("ann")
     try:
         trip.ingest([say("a1", text, at=1)])
     except IndexingError as error:
         assert list(error.failures) == ["a1"]
+    trip.catch_up("ann")
     assert "a1" not in retriever.held
 
 
@@ -171,12 +197,12 @@ def test_one_bad_message_does_not_lose_the_batch_and_can_be_retried(engine, stor
     assert set(hit_ids(engine.recall("부산", RecallOptions(), ANN))) == {"bad", "good"}
 
 
-def test_an_id_of_another_resource_stores_and_indexes_nothing(trip, retriever, say):
-    held = dict(retriever.held)
+def test_an_id_of_another_resource_stores_nothing(trip, store, say):
     with pytest.raises(MessageError) as refusal:
         trip.ingest([say("new", "부산"), say("x0", "mine now")])
     assert "bob" not in str(refusal.value)
-    assert retriever.held == held
+    assert store.get(["new"]) == {}
+    assert store.get(["x0"])["x0"].text == "부산 부산 부산"
 
 
 def test_a_forgotten_message_takes_no_slot(trip):
@@ -186,25 +212,80 @@ def test_a_forgotten_message_takes_no_slot(trip):
     assert "a1" not in context_ids(result)
 
 
-def test_appending_indexes_only_what_is_new(trip, retriever, say):
-    trip.ingest([say("a3", "see you there", at=9)])
-    assert retriever.indexed[-1] == ["a3"]
+def test_a_forgotten_thread_is_gone_and_its_name_is_free_again(trip, store, say):
+    trip.forget_thread("ann", "t")
+    trip.forget_thread("ann", "unknown")
+    assert context_ids(trip.recall("부산", RecallOptions(9, message_range=9), ANN)) == ["b0"]
+    assert store.get(["x0"]), "the thread of that name of another resource stays"
+    trip.ingest([say("a9", "부산 again")])
+    assert store.get(["a9"])["a9"].position == 0
 
 
-def test_an_edit_in_place_indexes_only_what_is_edited(trip, retriever, say):
-    trip.ingest([say("a0", "where to", at=0)])
-    assert retriever.indexed[-1] == ["a0"]
+def test_ingesting_embeds_only_what_is_new_or_changed(trip, retriever, say):
+    trip.ingest([say("a2", "fine", at=2), say("a0", "where to", at=0), say("a3", "see you there", at=9)])
+    assert retriever.embedded[-1] == ["a0", "a3"]
 
 
-def test_a_late_message_indexes_those_it_moves_again(trip, retriever, say):
+def test_a_late_message_moves_others_and_embeds_none_of_them(trip, retriever, say):
+    trip.catch_up("ann")
     trip.ingest([say("late", "by bus", at=0.5)])
-    assert retriever.indexed[-1] == ["late", "a1", "a2"]
+    trip.catch_up("ann")
+    assert retriever.embedded[-1] == ["late"]
+    assert sorted(retriever.followed[-1]) == ["a1", "a2", "late"]
+
+
+def test_a_search_without_changes_follows_nothing(trip, retriever):
+    trip.recall("부산", RecallOptions(), ANN)
+    followed = len(retriever.followed)
+    trip.recall("부산", RecallOptions(), ANN)
+    assert len(retriever.followed) == followed
 
 
 def test_nothing_to_do_asks_nothing_of_the_retriever(engine, retriever):
     engine.ingest([])
     engine.forget(["unknown"])
-    assert retriever.indexed == []
+    assert (retriever.embedded, retriever.followed) == ([], [])
+
+
+def test_engines_over_one_store_see_what_the_others_do(build, trip, store, say):
+    other = RecallEngine(build()[1], store)
+    assert context_ids(other.recall("go to 부산", RecallOptions(1), ANN)) == ["a0", "a1", "a2"]
+    trip.forget(["a1"])
+    trip.ingest([say("a3", "go to 부산", at=9)])
+    assert context_ids(other.recall("go to 부산", RecallOptions(1), ANN)) == ["a2", "a3"]
+
+
+def test_only_threads_that_meet_the_conditions_are_searched(trip, store):
+    store.put_thread(Thread("other", "ann", {"project": "beta"}))
+    beta = ThreadFilter({"project": "beta"})
+    assert context_ids(trip.recall("부산", RecallOptions(9, message_range=9), ANN, where=beta)) == ["b0"]
+    assert trip.recall("부산", RecallOptions(9, scope="thread"), ANN, where=beta).hits == ()
+
+
+def test_vectors_of_another_embedder_are_refused_with_both_names(trip, retriever, store):
+    class OtherWords(type(retriever)):
+        space = VectorSpace("others", "another crc")
+
+    same_name = RecallEngine(OtherWords(), store, index_name=trip.index.name)
+    with pytest.raises(IdentityError, match=r"'words' \(crc32 of words\) of dim 256, got .*'others' \(another crc\)"):
+        same_name.recall("부산", RecallOptions(), ANN)
+    own_name = RecallEngine(OtherWords(), store)
+    with pytest.raises(
+        IdentityError, match=r"'mastra_memory_others' .* is empty, the vectors are in .*_words"
+    ):
+        own_name.recall("부산", RecallOptions(), ANN)
+
+
+def test_reindexing_embeds_everything_again_for_another_embedder(trip, retriever, store):
+    class OtherWords(type(retriever)):
+        space = VectorSpace("others", "another crc")
+
+    seen = []
+    other = RecallEngine(OtherWords(), store, index_name=trip.index.name)
+    assert other.reindex(lambda done, total: seen.append((done, total))) == 5
+    assert seen[-1] == (5, 5)
+    assert hit_ids(other.recall("go to 부산", RecallOptions(1), ANN)) == ["a1"]
+    assert other.reindex() == 0
 
 
 STEPS = st.lists(
@@ -223,5 +304,6 @@ def test_what_is_indexed_is_what_is_stored_after_any_history(build, say, steps):
             engine.ingest([say(str(n), f"말 {n}", at=at, thread=f"t{n % 2}") for n, at in step])
         else:
             engine.forget([str(n) for n in step])
+    engine.catch_up("ann")
     stored = [m for t in ("t0", "t1") for m in store.span(SearchScope("ann", t), 0, 99)]
     assert retriever.held == {message.message_id: message for message in stored}

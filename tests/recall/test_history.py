@@ -48,10 +48,26 @@ def test_other_threads_and_resources_are_not_looked_at(store, say, asked):
     assert MessageHistory(store).process_input(asked, HERE) == asked
 
 
-@pytest.mark.parametrize("context", [RequestContext(None, "ann"), RequestContext("", "ann"), RequestContext("t")])
-def test_without_thread_or_resource_the_list_stays_as_it_is(store, say, asked, context):
+@pytest.mark.parametrize("context", [RequestContext(None, "ann"), RequestContext("", "ann"), None])
+def test_without_a_thread_the_list_stays_as_it_is(store, say, asked, context):
     store.add([say("m0")])
     assert MessageHistory(store).process_input(asked, context) == asked
+
+
+def test_without_a_resource_the_thread_s_owner_is_known(store, say, asked):
+    store.add([say("m0"), say("b", thread="other", resource_id="bob")])
+    assert ids(MessageHistory(store).process_input(asked, RequestContext("t"))) == ["m0", "now"]
+
+
+def test_a_turn_is_stored_without_vectors(store, say, asked):
+    turn = [say("rules", role="system"), say("old", source="memory"), *asked]
+    assert MessageHistory(store).process_output(turn, HERE) == turn
+    assert (len(store), store.indexes(), store.get(["now"])["now"]) == (1, [], asked[0])
+
+
+def test_a_turn_read_only_is_not_stored(store, asked):
+    MessageHistory(store).process_output(asked, RequestContext("t", "ann", read_only=True))
+    assert len(store) == 0
 
 
 def test_none_of_the_last_messages_is_none(store, say, asked):

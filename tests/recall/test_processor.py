@@ -7,9 +7,9 @@ import pytest
 
 from recall.errors import EmbedderError, IndexingError, MessageError, OptionsError
 from recall.history import MessageHistory
+from recall.options import RecallOptions
 from recall.processor import SemanticRecall
 from recall.remembered import parse_remembered
-from recall.options import RecallOptions
 from recall.schema import RequestContext
 
 HERE = RequestContext("t", "ann")
@@ -72,8 +72,10 @@ def test_nothing_recalled_leaves_the_list_as_it_is(engine, say):
     assert SemanticRecall(engine).process_input(messages, HERE) == messages
 
 
-@pytest.mark.parametrize("context", [RequestContext(None, "ann"), RequestContext("", "ann"), RequestContext("t")])
-def test_without_thread_or_resource_the_list_stays_as_it_is(recall, asked, context):
+@pytest.mark.parametrize(
+    "context", [RequestContext(None, "ann"), RequestContext("", "ann"), RequestContext(), None, {}]
+)
+def test_without_a_thread_the_list_stays_as_it_is(recall, asked, context):
     assert recall.process_input(asked, context) == asked
 
 
@@ -131,7 +133,7 @@ def test_stored_system_messages_of_other_threads_are_not_quoted(engine, recall, 
 def test_a_caller_can_filter_the_result_before_it_is_added(recall, asked):
     result = recall.recall(asked, HERE)
     hits_only = replace(result, context=tuple(entry for entry in result.context if entry.is_hit))
-    assert ids(recall.add_recalled(asked, hits_only, HERE)) == ["m1", "now"]
+    assert ids(recall.add_recalled(asked, hits_only)) == ["m1", "now"]
 
 
 def test_history_before_or_after_gives_the_same_list(engine, store, recall, say):
@@ -167,10 +169,19 @@ def test_nothing_is_written_when_reading_only_or_without_a_thread(recall, store,
     assert store.get(["now"]) == {}
 
 
-def test_a_turn_is_stored_where_the_context_says(recall, store, say):
-    recall.process_output([say("now", thread="draft", resource_id="nobody")], HERE)
-    stored = store.get(["now"])["now"]
-    assert (stored.thread_id, stored.resource_id) == ("t", "ann")
+def test_a_turn_belongs_to_the_context_s_resource(recall, store, say):
+    recall.process_output([say("now", resource_id="nobody")], HERE)
+    assert store.get(["now"])["now"].resource_id == "ann"
+
+
+def test_a_message_of_another_thread_stays_there_and_is_searched_where_it_was_said(recall, engine, store, say):
+    """As in the reference, which stores under the message's thread and indexes under the context's."""
+    recall.process_output([say("now", "제주 🍊", thread="draft")], HERE)
+    assert store.get(["now"])["now"].thread_id == "draft"
+    reminder, _ = recall.process_input([say("next", "제주 🍊", at=99)], HERE)
+    assert [line.text for line in parse_remembered(reminder.text)] == ["제주 🍊"]
+    in_thread = RecallOptions(9, scope="thread", threshold=0.5)
+    assert engine.recall("제주 🍊", in_thread, HERE).hits == (), "its window would lie outside the scope"
 
 
 def test_a_context_without_resource_keeps_the_message_in_its_own(recall, store, asked):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recall import remembered
 from recall.errors import InputError
-from recall.remembered import CLOSING, HEADER, OPENING, parse_remembered, remembered_block
+from recall.remembered import labelled, parse_remembered, remembered_block
+from recall.remembered.labelled import CLOSING, HEADER, OPENING
 from recall.schema import Message, message_order, utc
 
 HOSTILE = [
@@ -145,7 +145,7 @@ def test_every_month_has_its_english_name(say):
 
 def test_nothing_asks_the_locale():
     # A machine may have no second locale to show the difference with.
-    assert not re.search(r"strftime|calendar|import locale|%[aAbBcxXp]", inspect.getsource(remembered))
+    assert not re.search(r"strftime|calendar|import locale|%[aAbBcxXp]", inspect.getsource(labelled))
 
 
 def test_nothing_remembered_is_no_block():
@@ -173,7 +173,7 @@ VALID = "[09:00:00] Conversation A, user: hi"
     ],
 )
 def test_what_the_block_does_not_write_does_not_parse(body):
-    with pytest.raises(InputError, match="was not written by remembered_block"):
+    with pytest.raises(InputError, match="was not written by labelled_block"):
         parse_remembered("\n".join([HEADER, OPENING, *body, CLOSING]))
 
 

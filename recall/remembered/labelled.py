@@ -51,7 +51,7 @@ class RememberedLine(NamedTuple):
     created_at: datetime
 
 
-def remembered_block(messages: Iterable[Message], *, current_thread_id: str | None) -> str:
+def labelled_block(messages: Iterable[Message], *, current_thread_id: str | None) -> str:
     """The messages as one block, ordered by (created_at, position, id), under a line for each UTC day.
 
     Conversations are lettered in order of appearance: A to Z, then AA; thread ids are not shown. Times have
@@ -78,13 +78,13 @@ def parse_remembered(block: str) -> list[RememberedLine]:
     """The lines a block was made of, exactly; the empty string has none.
 
     Raises:
-        InputError: The text is not a block as `remembered_block` writes it.
+        InputError: The text is not a block as `labelled_block` writes it.
     """
     if not block:
         return []
     lines = block.split("\n")
     if lines[:2] != [HEADER, OPENING] or lines[-1] != CLOSING:
-        raise InputError(f"text begins {block[:40]!r}, expected a block written by remembered_block")
+        raise InputError(f"text begins {block[:40]!r}, expected a block written by labelled_block")
     parsed: list[RememberedLine] = []
     day: date | None = None
     for line in lines[2:-1]:
@@ -95,7 +95,7 @@ def parse_remembered(block: str) -> list[RememberedLine]:
                 parsed.append(_read(line, day))
         except ValueError as error:
             raise InputError(
-                f"line {line[:40]!r} of the block was not written by remembered_block, "
+                f"line {line[:40]!r} of the block was not written by labelled_block, "
                 "expected a day or a message under its day"
             ) from error
     return parsed
