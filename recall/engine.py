@@ -130,6 +130,22 @@ class RecallEngine:
             told.set_attribute("recall.context", len(result.context))
             return result
 
+    def check_owner(self, context: RequestContext) -> None:
+        """Refuse a context whose thread is not of its resource, for callers that were given both by somebody else.
+
+        A thread that nobody has yet is anybody's. Recall itself needs no such check: it finds nothing there.
+
+        Raises:
+            MessageError: The thread is of other resources only.
+        """
+        if not context.thread_id or not context.resource_id:
+            return
+        owners = {thread.resource_id for thread in self._store.threads(thread_id=context.thread_id)}
+        if owners and context.resource_id not in owners:
+            raise MessageError(
+                f"thread_id {context.thread_id!r} is not of resource {context.resource_id!r}; give its own resource"
+            )
+
     def catch_up(self, resource_id: str) -> None:
         """Follow the store in one resource now, and not at its next recall.
 
