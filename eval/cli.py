@@ -149,12 +149,33 @@ def _show_collection(described: Mapping[str, Any], options: argparse.Namespace) 
 def _search(options: argparse.Namespace) -> int:
     from eval import commands, terminal
 
-    found = commands.search(options.text, options.set, resource_id=options.resource, thread_id=options.thread)
+    where = {"resource_id": options.resource, "thread_id": options.thread}
+    if options.store is None:
+        found = commands.search(options.text, options.set, **where)
+    else:
+        found = commands.search_messages(options.text, options.set, options.store, **where)
     if options.json:
         _print_json(found)
         return DONE
     screen = terminal.console()
     for part in terminal.search_parts(found):
+        screen.print(part)
+    return DONE
+
+
+def _ingest(options: argparse.Namespace) -> int:
+    from eval import commands, terminal
+    from recall.schema import RequestContext
+
+    if options.file is None and not options.reindex:
+        raise UsageError("nothing to ingest: name a file of messages, - for standard input, or --reindex")
+    context = RequestContext(options.thread, options.resource)
+    done = commands.ingest_messages(options.file, options.store, options.set, context=context, reindex=options.reindex)
+    if options.json:
+        _print_json(done)
+        return DONE
+    screen = terminal.console()
+    for part in terminal.ingestion_parts(done):
         screen.print(part)
     return DONE
 
@@ -176,18 +197,45 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, purpose in HYDRA_COMMANDS.items():
         commands.add_parser(name, help=f"{purpose}; settings are KEY=VALUE, see `recall {name} --help`")
+    _add_ingest(commands)
     _add_search(commands)
     _add_collection(commands)
     return parser
 
 
+def _add_ingest(commands: Any) -> None:
+    ingest = commands.add_parser(
+        "ingest",
+        help="put messages into a store that lasts",
+        description="Each line of the file is one message: message_id, resource_id, thread_id, role, text, created_at, "
+        "name, parts; or an OpenAI-style message; or one of the reference's. A line without an id gets one from its "
+        "thread, number and content, so the same file again changes nothing. What is there already is not embedded "
+        "again; whole turns are written together; interrupted, the next call goes on.",
+    )
+    ingest.add_argument("file", nargs="?", help="JSON Lines, UTF-8; - reads standard input")
+    _add_store(ingest, required=True)
+    ingest.add_argument("--resource", metavar="ID", help="owner of messages that name none")
+    ingest.add_argument("--thread", metavar="ID", help="thread of messages that name none")
+    ingest.add_argument("--reindex", action="store_true", help="embed again what another embedder embedded")
+    _finish(ingest, _ingest)
+
+
+def _add_store(command: Any, *, required: bool) -> None:
+    command.add_argument("--store", type=Path, metavar="FILE", required=required, help="an SQLite file of messages")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in `recall eval`"
+    )
+
+
 def _add_search(commands: Any) -> None:
     search = commands.add_parser("search", help="ask the engine by hand: hits, windows, block, timings")
     search.add_argument("text", help="what a user would write")
+    _add_store(search, required=False)
     search.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in `recall eval`"
+        "--resource",
+        metavar="ID",
+        help="whose messages to search; the first of the collection, the only one of a store",
     )
-    search.add_argument("--resource", metavar="ID", help="whose messages to search; the first resource by default")
     search.add_argument("--thread", metavar="ID", help="the thread it is asked in; a new thread by default")
     _finish(search, _search)
 

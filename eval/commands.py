@@ -1,6 +1,7 @@
 """The commands, from settings to documents; `eval/cli.py` reads the line and shows what they return."""
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,21 +20,23 @@ from eval.config import (
 )
 from eval.errors import CollectionError, ConfigError
 from eval.evaluation import LARGEST_CUTOFF, NO_EVIDENCE, Outcome, Prepared, evaluate, prepare, sweep
+from eval.ingestion import Ingested, Line, ingest_lines, read_lines
 from eval.onepass import Grid
 from eval.progress import progress
 from eval.provenance import manifest
 from eval.results import discard_unfinished, results, write_run
 from eval.schema import TestCollection
-from eval.search import search_collection
+from eval.search import search_collection, search_store
 from eval.system import Parts, System, assemble
 from eval.tokens import TOKENIZER_NAME
 from eval.tracking import Tracker
-from recall.errors import OptionsError
+from recall.errors import IndexingError, OptionsError
 from recall.options import MAX_TOP_K, MessageRange, RecallOptions
-from recall.schema import ScopeName
+from recall.schema import RequestContext, ScopeName
 
 QUIET_BELOW = 200  # so few texts are embedded before anyone wonders
 DATASETS = Path("datasets")
+NOT_OF_A_STORE = ("collection", "store", "tracking", "sweep", "experiment")
 
 
 class Finished(NamedTuple):
@@ -103,6 +106,74 @@ def search(text: str, overrides: Sequence[str], *, resource_id: str | None, thre
             options.check_threshold(system.retriever.score_range)
         collection: TestCollection = build(settings, "collection")
         return search_collection(collection, system, options, text, resource_id=resource_id, thread_id=thread_id)
+
+
+def search_messages(
+    text: str, overrides: Sequence[str], store: Path, *, resource_id: str | None, thread_id: str | None
+) -> dict[str, Any]:
+    """Ask the engine by hand over a store that `recall ingest` or an application has filled.
+
+    Raises:
+        RecallError: Settings are unusable, the store does not exist, or the resource or thread is not in it.
+    """
+    if not store.is_file():
+        raise ConfigError(f"no message store {str(store)!r}; make it with `recall ingest --store {store} FILE`")
+    settings = _over_a_store(overrides, store)
+    options = recall_options(settings)
+    with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
+        system = _system(settings, advance)
+        with named_in("recall"):
+            options.check_threshold(system.retriever.score_range)
+        found = search_store(system, options, text, resource_id=resource_id, thread_id=thread_id)
+    return {"store": str(store), **found}
+
+
+def ingest_messages(
+    source: str | None, store: Path, overrides: Sequence[str], *, context: RequestContext, reindex: bool
+) -> dict[str, Any]:
+    """Put the messages of a JSON Lines file into a store, made where it is missing; what became of them.
+
+    Args:
+        source: The file; "-" reads standard input, None reads nothing.
+        store: An SQLite file.
+        overrides: Settings, as in `recall eval`.
+        context: Thread and resource of lines that name none.
+        reindex: Embed again what the store holds and this embedder has not embedded.
+
+    Raises:
+        CollectionError: Lines that cannot be read; nothing is written.
+        IndexingError: Some messages have no vector; all are stored.
+    """
+    settings = _over_a_store(overrides, store)
+    lines = [] if source is None else _read_lines(source, context)
+    with progress("embedding messages", quiet_below=math.inf) as quiet:
+        system = _system(settings, quiet)
+    if reindex:
+        with progress("embedding again", quiet_below=QUIET_BELOW) as advance:
+            system.engine.reindex(advance)
+    with progress("ingesting messages", quiet_below=QUIET_BELOW) as advance:
+        outcome = ingest_lines(system.engine, lines, advance) if lines else Ingested()
+    if outcome.failures:
+        raise IndexingError(outcome.failures, "all are stored; run the command again to retry these")
+    threads = system.store.threads()
+    index = system.engine.index
+    return {
+        "store": str(store),
+        "messages": {
+            "read": len(lines),
+            "new": outcome.new,
+            "changed": outcome.changed,
+            "unchanged": outcome.unchanged,
+        },
+        "held": {
+            "messages": len(system.store),
+            "threads": len(threads),
+            "resources": len({thread.resource_id for thread in threads}),
+            "bytes": sum(path.stat().st_size for path in (store, Path(f"{store}-wal")) if path.exists()),
+        },
+        "index": None if index is None else index.name,
+        "embedder": None if index is None else index.space.model_id,
+    }
 
 
 def generate_collection(overrides: Sequence[str], out: Path | None) -> dict[str, Any]:
@@ -182,6 +253,28 @@ def _depth(settings: Any, deepest: int) -> int:
             f"and top_k goes up to {deepest}; set depth={least}"
         )
     return depth
+
+
+def _over_a_store(overrides: Sequence[str], store: Path) -> Any:
+    """Settings of an engine over one SQLite file; exact search for small resources, as a file starts without graphs."""
+    for override in overrides:
+        group = override.partition("=")[0]
+        if group in NOT_OF_A_STORE or group.partition(".")[0] in NOT_OF_A_STORE:
+            raise ConfigError(f"--set {override}: --store names the messages, so {group} means nothing here")
+    chosen = {override.partition("=")[0] for override in overrides}
+    settings = compose(["store=sqlite", *([] if "index" in chosen else ["index=auto"]), *overrides])
+    settings.store.path = str(store)
+    return settings
+
+
+def _read_lines(source: str, context: RequestContext) -> list[Line]:
+    if source == "-":
+        return read_lines("standard input", sys.stdin, context)
+    try:
+        with Path(source).open(encoding="utf-8-sig") as file:
+            return read_lines(source, file, context)
+    except UnicodeDecodeError as error:
+        raise CollectionError(source, [f"not UTF-8 ({error}), expected JSON Lines in UTF-8"]) from error
 
 
 def _system(settings: Any, advance: Callable[[int, int], None]) -> System:

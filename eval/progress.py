@@ -9,7 +9,7 @@ LINE_EVERY_SECONDS = 10.0
 
 
 @contextmanager
-def progress(label: str, *, quiet_below: int = 0) -> Iterator[Callable[[int, int], None]]:
+def progress(label: str, *, quiet_below: float = 0) -> Iterator[Callable[[int, int], None]]:
     """A callback for (done, total) under a label.
 
     Args:
@@ -24,7 +24,7 @@ def progress(label: str, *, quiet_below: int = 0) -> Iterator[Callable[[int, int
 
 
 @contextmanager
-def _bar(label: str, quiet_below: int) -> Iterator[Callable[[int, int], None]]:
+def _bar(label: str, quiet_below: float) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -38,7 +38,7 @@ def _bar(label: str, quiet_below: int) -> Iterator[Callable[[int, int], None]]:
         yield advance
 
 
-def _lines(label: str, quiet_below: int) -> Callable[[int, int], None]:
+def _lines(label: str, quiet_below: float) -> Callable[[int, int], None]:
     started = said = monotonic()
 
     def advance(done: int, total: int) -> None:

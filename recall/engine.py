@@ -253,7 +253,8 @@ class RecallEngine:
             )
             raise IdentityError(
                 f"index {index.name!r} of embedder {index.space.model_id!r} is empty, the vectors are in {listed}; "
-                "use that index_name and embedder, or embed every message again (RecallEngine.reindex)"
+                "use that index_name and embedder, "
+                "or embed every message again (RecallEngine.reindex, recall ingest --reindex)"
             )
 
 

@@ -74,10 +74,12 @@ class IndexingError(RecallError):
         failures: message_id to the reason, for a retry.
     """
 
-    def __init__(self, failures: Mapping[str, str]) -> None:
-        """Keep every failure and name the first."""
+    def __init__(
+        self, failures: Mapping[str, str], advice: str = "the others are; ingest these again to retry"
+    ) -> None:
+        """Keep every failure, name the first, and say what to do."""
         first_id, reason = next(iter(failures.items()))
-        super().__init__(f"{len(failures)} message(s) not indexed; first {first_id!r}: {reason}")
+        super().__init__(f"{len(failures)} message(s) not indexed; first {first_id!r}: {reason}; {advice}")
         self.failures = dict(failures)
 
 

@@ -41,12 +41,14 @@ def check_index(held: IndexInfo | None, wanted: IndexKey, dim: int | None = None
         given = f"{_named(wanted)} of dim {dim}" if dim else _named(wanted)
         raise IdentityError(
             f"index {wanted.name!r} was built with {_named(held.key)} of dim {held.dim}, got {given}; "
-            "use that embedder, another index_name, or embed every message again (RecallEngine.reindex)"
+            "use that embedder, another index_name, "
+            "or embed every message again (RecallEngine.reindex, recall ingest --reindex)"
         )
     if dim is not None and dim != held.dim:
         raise IdentityError(
             f"index {wanted.name!r} of {_named(wanted)} holds vectors of dim {held.dim}, got dim {dim}; "
-            "the embedder changed without a new identity, so embed every message again (RecallEngine.reindex)"
+            "the embedder changed without a new identity, "
+            "so embed every message again (RecallEngine.reindex, recall ingest --reindex)"
         )
 
 

@@ -25,6 +25,8 @@ def search_parts(found: Mapping[str, Any]) -> list[RenderableType]:
         lines = [_line(message, is_hit=message["message_id"] == hit["message_id"]) for message in hit["window"]]
         table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", Text("\n").join(lines))
     parts: list[RenderableType] = [Text(owner), title(heading), table]
+    if "note" in found:
+        parts.append(Text(f"Note: {found['note']}"))
     if found["this_thread"]:
         joined = (_line(message, is_hit=False) for message in found["this_thread"])
         parts += [title("Added to this thread"), *joined]
