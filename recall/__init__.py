@@ -4,7 +4,7 @@ from recall.engine import RecallEngine
 from recall.errors import RecallError
 from recall.history import MessageHistory
 from recall.opening import open_engine
-from recall.options import MessageRange, RecallOptions
+from recall.options import RecallOptions
 from recall.pipeline import Pipeline, abort
 from recall.processor import SemanticRecall
 from recall.schema import Message, RecallResult, RequestContext, Thread
@@ -12,7 +12,6 @@ from recall.schema import Message, RecallResult, RequestContext, Thread
 __all__ = [
     "Message",
     "MessageHistory",
-    "MessageRange",
     "Pipeline",
     "RecallEngine",
     "RecallError",

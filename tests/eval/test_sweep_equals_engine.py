@@ -17,8 +17,8 @@ from eval.runner import contexts, queries_of
 from eval.system import Parts, assemble
 from recall.embedders.sentence_transformer import SentenceTransformerEmbedder
 from recall.indexes.hnsw import HnswIndex
-from recall.retrievers.dense import DenseRetriever
 from recall.options import RecallOptions
+from recall.retrievers.dense import DenseRetriever
 from recall.schema import RequestContext
 from recall.stores.memory import InMemoryStore
 

@@ -270,9 +270,7 @@ def test_vectors_of_another_embedder_are_refused_with_both_names(trip, retriever
     with pytest.raises(IdentityError, match=r"'words' \(crc32 of words\) of dim 256, got .*'others' \(another crc\)"):
         same_name.recall("부산", RecallOptions(), ANN)
     own_name = RecallEngine(OtherWords(), store)
-    with pytest.raises(
-        IdentityError, match=r"'mastra_memory_others' .* is empty, the vectors are in .*_words"
-    ):
+    with pytest.raises(IdentityError, match=r"'mastra_memory_others' .* is empty, the vectors are in .*_words"):
         own_name.recall("부산", RecallOptions(), ANN)
 
 
