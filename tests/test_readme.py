@@ -38,8 +38,25 @@ def test_every_command_and_config_group_is_named() -> None:
     assert all(f"`{group}`" in README for group in groups)
 
 
+def _is_measuring(line: str) -> bool:
+    return line.split()[1] in ("eval", "sweep", "search") and "--store" not in line
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in RECALL_LINES if line.split()[1] in ("eval", "sweep", "search")])
+def test_the_commands_on_a_store_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eval.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    said = '{"role": "user", "content": "The ferry leaves at noon.", "thread_id": "t", "resource_id": "mina"}'
+    (tmp_path / "messages.jsonl").write_text(said)
+    lines = [line for line in RECALL_LINES if "--store" in line]
+    assert [line.split()[1] for line in lines] == ["ingest", "search"]
+    for line in lines:
+        assert main([*shlex.split(line)[1:], "--set", "embedder=hashing"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in RECALL_LINES if _is_measuring(line)])
 def test_a_command_line_runs_as_written_but_faster(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Overrides of the README on a tiny collection without a model."""
     from eval.cli import main

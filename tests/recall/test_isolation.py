@@ -32,7 +32,14 @@ WORDS = ("제주", "ferry", "cat", "noon")
 RESOURCES = ("ann", "bob", "")
 THREADS = ("t", "u")
 """Every resource has threads of these names."""
-IDS = tuple(f"m{number}" for number in range(14))
+IDS = tuple(f"m{number}" for number in range(18))
+HOMES = [(resource, thread) for resource in RESOURCES for thread in THREADS]
+HOME_OF = {name: HOMES[number % len(HOMES)] for number, name in enumerate(IDS)}
+"""Where each message is said."""
+
+
+def say(name: str, home: tuple[str, str], text: str, at: int) -> Message:
+    return Message(name, home[1], home[0], "user", text, START + timedelta(seconds=at))
 
 
 class History(RuleBasedStateMachine):
@@ -63,8 +70,6 @@ class History(RuleBasedStateMachine):
         batch=st.lists(
             st.tuples(
                 st.sampled_from(IDS),
-                st.sampled_from(RESOURCES),
-                st.sampled_from(THREADS),
                 st.lists(st.sampled_from(WORDS), max_size=2).map(" ".join),
                 st.integers(0, 3),
             ),
@@ -73,29 +78,24 @@ class History(RuleBasedStateMachine):
         ),
         which=st.integers(0, 1),
     )
-    def ingest(self, batch: list[tuple[str, str, str, str, int]], which: int) -> None:
-        """New, late and edited messages; an id of another thread is refused, and with it the whole batch."""
-        messages = [
-            Message(name, thread, resource, "user", text, START + timedelta(seconds=at))
-            for name, resource, thread, text, at in batch
-        ]
-        homes: dict[str, tuple[str, str]] = {m.message_id: (m.resource_id, m.thread_id) for m in self.said.values()}
-        moved = any(
-            homes.setdefault(m.message_id, (m.resource_id, m.thread_id)) != (m.resource_id, m.thread_id)
-            for m in messages
-        )
-        try:
-            self.engines[which].ingest(messages)
-        except MessageError:
-            assert moved
-            return
-        assert not moved
+    def ingest(self, batch: list[tuple[str, str, int]], which: int) -> None:
+        """New, late and edited messages."""
+        messages = [say(name, HOME_OF[name], text, at) for name, text, at in batch]
+        self.engines[which].ingest(messages)
         for message in messages:
             self.said[message.message_id] = message
             self.clock += 1
             self.arrivals.setdefault(message.message_id, self.clock)
         for message in messages:
             self.projects.setdefault((message.resource_id, message.thread_id), "none")
+
+    @rule(name=st.sampled_from(IDS), home=st.sampled_from(HOMES), other=st.sampled_from(IDS))
+    def take_over(self, name: str, home: tuple[str, str], other: str) -> None:
+        """An id of another thread is refused, and with it the whole batch."""
+        if name in self.said and home != HOME_OF[name] and other != name:
+            with pytest.raises(MessageError) as refusal:
+                self.engines[0].ingest([say(other, HOME_OF[other], "never said", 0), say(name, home, "mine", 0)])
+            assert not any(owner in str(refusal.value) for owner in ("ann", "bob"))
 
     @rule(names=st.lists(st.sampled_from(IDS), max_size=3), which=st.integers(0, 1))
     def delete(self, names: list[str], which: int) -> None:
