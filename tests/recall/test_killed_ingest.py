@@ -102,10 +102,10 @@ def test_a_killed_ingest_leaves_whole_turns_and_every_acknowledged_one(tmp_path:
 
 def test_two_readers_beside_a_writer_see_no_error_and_no_half_turn(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    assert start(WRITER, path, 1).wait(60) == 0
+    assert start(WRITER, path, 1).communicate(timeout=90)[1] == ""
     readers = [start(READER, path, 151) for _ in range(2)]
     writer = start(WRITER, path, 150)
-    assert writer.wait(90) == 0
+    assert writer.communicate(timeout=90)[1] == ""
     for reader in readers:
         out, err = reader.communicate(timeout=90)
         assert (reader.returncode, err) == (0, "")
