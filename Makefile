@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # torch must not spin on busy cores; see docs/measurements.md.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: sweep test check lint venv bench ui clean
+.PHONY: sweep test check lint venv bench fuzz ui clean
 
 sweep: venv ## sweep recall configurations over synthetic conversations and print the best
 	$(BIN)/recall sweep
@@ -25,6 +25,9 @@ lint: venv
 
 bench: venv ## pytest-benchmark: search, window, sweep
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,ops,rounds
+
+fuzz: venv ## more than 100,000 inputs to everything that reads from outside; prints the count (FUZZ_SEED=N)
+	FUZZ_SCALE=200 FUZZ_LEAST=100000 $(BIN)/python -m pytest tests/fuzz --hypothesis-seed=$${FUZZ_SEED:-$$(date +%s)}
 
 ui: venv ## look at the results in MLflow
 	$(BIN)/mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///$${RECALL_HOME:-$(CURDIR)/.recall}/mlflow.db}"
