@@ -152,9 +152,7 @@ class MessageFile:
 
     def _check_kind(self, connection: sqlite3.Connection) -> None:
         """Refuse a file that is not ours, before anything in it is changed."""
-        (kind,) = _patiently(lambda: connection.execute("PRAGMA application_id").fetchone())
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        kind, version, tables = _patiently(lambda: _facts(connection))
         if kind != APPLICATION_ID and (kind or tables):
             raise StoreError(
                 f"{self.path} is another application's database, expected a message store of recall or no file; "
@@ -165,6 +163,18 @@ class MessageFile:
                 f"message store {self.path} has schema version {version}, expected at most {len(MIGRATIONS)}; "
                 "a newer version of recall wrote it, so use that one"
             )
+
+
+def _facts(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Application, version and number of tables, of one moment: another process may be making the file."""
+    connection.execute("BEGIN")
+    try:
+        (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        (kind,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    finally:
+        connection.execute("ROLLBACK")
+    return int(kind), int(version), int(tables)
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -1,18 +1,19 @@
-"""What every MessageStore of configs/store does; the oracle sorts everything anew after every operation."""
+"""What every store of configs/store does; the oracle sorts everything anew after every operation."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from recall.errors import MessageError
-from recall.protocols import MessageStore
-from recall.schema import Message, SearchScope, utc
+from recall.errors import IdentityError, MessageError, OptionsError
+from recall.protocols import Embeddings, IndexKey, Store, VectorSpace
+from recall.schema import Message, SearchScope, Thread, utc
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "store").glob("*.yaml"))
 START = utc(2024, 3, 5, 9)
@@ -33,7 +34,7 @@ def config(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def store(config: Path) -> Iterator[MessageStore]:
+def store(config: Path) -> Iterator[Store]:
     yield instantiate(OmegaConf.load(config))
 
 
@@ -196,3 +197,169 @@ def test_twenty_thousand_messages_in_reverse_are_one_call(store):
     stored = store.add([say(str(number), -number) for number in range(count)])
     assert [message.position for message in stored] == list(range(count - 1, -1, -1))
     assert ids(store.span(THREAD, count - 2, count)) == ["1", "0"]
+
+
+KEY = IndexKey("index_a", VectorSpace("a", "a v1"))
+OTHER = IndexKey("index_b", VectorSpace("b", "b v1"))
+
+
+def row(number: int, dim: int = 4) -> np.ndarray:
+    """A unit vector that says which it is."""
+    vector = np.array([number, *[1] * (dim - 1)], np.float32)
+    return vector / np.float32(np.linalg.norm(vector))
+
+
+def embedded(*names: str, key: IndexKey = KEY, thread_id: str | None = None, dim: int = 4) -> Embeddings:
+    return Embeddings(key, {name: row(int(name[1:]), dim) for name in names}, thread_id)
+
+
+def followed(store, resource: str = "ann", since: int = 0, key: IndexKey | None = KEY) -> dict[str, tuple]:
+    changes = store.changes(resource, since, key)
+    return {m.message_id: (m, None if v is None else v.tolist(), where) for m, v, where in changes.changed}
+
+
+def test_vectors_are_kept_with_their_messages(store):
+    store.add([say("m1"), say("m2", 1)], embedded("m1"))
+    found = followed(store)
+    assert found["m1"][1:] == (row(1).tolist(), "t")
+    assert found["m2"][1:] == (None, "t")
+    assert store.embedded(KEY.name, ["m1", "m2", "m3"]) == {"m1"}
+    (info,) = store.indexes()
+    assert (info.key, info.dim, info.rows) == (KEY, 4, 1)
+
+
+def test_a_message_may_be_searched_as_part_of_another_thread(store):
+    store.add([say("m1")], embedded("m1", thread_id="u"))
+    assert followed(store)["m1"][2] == "u"
+
+
+def test_changed_content_takes_every_vector_along(store):
+    store.add([say("m1")], embedded("m1"))
+    store.add([say("m1")], embedded("m1", key=OTHER))
+    store.add([say("m1")])
+    assert {info.key.name for info in store.indexes()} == {"index_a", "index_b"}, "the same content keeps them"
+    store.add([say("m1", text="edited")], embedded("m1"))
+    assert [info.key.name for info in store.indexes()] == ["index_a"]
+
+
+@pytest.mark.parametrize("change", [{"at": 5}, {"text": ""}])
+def test_any_change_of_content_counts(store, change):
+    store.add([say("m1")], embedded("m1"))
+    store.add([say("m1", **change)])
+    assert store.indexes() == []
+
+
+def test_vectors_of_another_space_or_length_store_nothing(store):
+    store.add([say("m1")], embedded("m1"))
+    same_name = IndexKey(KEY.name, OTHER.space)
+    for wrong in (embedded("m2", key=same_name), embedded("m2", dim=5)):
+        with pytest.raises(IdentityError):
+            store.add([say("m2")], wrong)
+    with pytest.raises(OptionsError):
+        store.add([say("m2")], embedded("m2", key=IndexKey("no-hyphens", KEY.space)))
+    with pytest.raises(IdentityError):
+        store.changes("ann", 0, same_name)
+    assert len(store) == 1
+
+
+def test_a_dropped_index_leaves_the_messages_and_its_name(store):
+    store.add([say("m1")], embedded("m1"))
+    since = store.changes("ann", 0, KEY).revision
+    store.drop_index(KEY.name)
+    store.drop_index("unknown")
+    assert (len(store), store.indexes()) == (1, [])
+    assert followed(store, since=since)["m1"][1] is None
+    store.add([say("m1")], embedded("m1", key=IndexKey(KEY.name, OTHER.space), dim=6))
+    assert store.indexes()[0].dim == 6
+
+
+def test_threads_know_their_owner_and_what_is_known_of_them(store):
+    store.add([say("a"), say("b", resource="bob"), say("c", thread="u")])
+    store.put_thread(Thread("u", "ann", {"project": "베타", "n": [1, None, True]}))
+    store.put_thread(Thread("v", "ann", {"x": 1}))
+    assert store.threads(thread_id="t") == [Thread("t", "ann"), Thread("t", "bob")]
+    assert store.threads(resource_id="ann") == [
+        Thread("t", "ann"),
+        Thread("u", "ann", {"project": "베타", "n": [1, None, True]}),
+        Thread("v", "ann", {"x": 1}),
+    ]
+    assert len(store.threads()) == 4
+    store.put_thread(Thread("v", "ann", {"y": 2}))
+    assert store.threads(thread_id="v")[0].metadata == {"y": 2}
+
+
+@pytest.mark.parametrize("metadata", [{"x": float("nan")}, {"x": object()}, {"x": {1, 2}}, [1]])
+def test_metadata_that_is_not_json_is_refused(store, metadata):
+    with pytest.raises(MessageError, match="metadata"):
+        store.put_thread(Thread("t", "ann", metadata))
+    assert store.threads() == []
+
+
+def test_a_removed_thread_takes_everything_along(store):
+    store.add([say("m1"), say("m2", 1), say("m3", thread="u"), say("m4", resource="bob")], embedded("m1", "m3", "m4"))
+    since = store.changes("ann", 0, KEY).revision
+    store.remove_thread("ann", "t")
+    store.remove_thread("ann", "unknown")
+    changes = store.changes("ann", since, KEY)
+    assert set(changes.removed) == {"m1", "m2"}
+    assert store.embedded(KEY.name, ["m1", "m3", "m4"]) == {"m3", "m4"}
+    assert [(thread.resource_id, thread.thread_id) for thread in store.threads()] == [("ann", "u"), ("bob", "t")]
+
+
+def test_nothing_new_is_no_change(store):
+    store.add([say("m1")], embedded("m1"))
+    revision = store.changes("ann", 0, KEY).revision
+    changes = store.changes("ann", revision, KEY)
+    assert (changes.revision, list(changes.changed), list(changes.removed)) == (revision, [], [])
+
+
+def test_a_message_that_comes_back_is_not_removed(store):
+    store.add([say("m1")])
+    since = store.changes("ann", 0, None).revision
+    store.remove(["m1"])
+    store.add([say("m1")])
+    changes = store.changes("ann", since, None)
+    assert ([entry.message.message_id for entry in changes.changed], list(changes.removed)) == (["m1"], [])
+
+
+HISTORY = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("add"),
+            st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2), st.sampled_from("xy")), min_size=1, max_size=4),
+            st.booleans(),
+        ),
+        st.tuples(st.just("remove"), st.lists(st.integers(0, 8), max_size=3), st.just(False)),
+        st.tuples(st.just("remove_thread"), st.integers(0, 2), st.just(False)),
+        st.tuples(st.just("drop"), st.none(), st.just(False)),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(history=HISTORY, looks=st.sets(st.integers(0, 8)))
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_following_changes_gives_the_present_state(path, history, looks):
+    """Whenever one looks, and however seldom: what was followed equals what a newcomer is told."""
+    store = instantiate(OmegaConf.load(path))
+    mirror: dict[str, tuple] = {}
+    revision = 0
+    for number, (kind, argument, has_vectors) in enumerate(history):
+        if kind == "add":
+            batch = [say(f"m{n}", at, thread=f"t{n % 3}", text=text) for n, at, text in argument]
+            store.add(batch, embedded(*{m.message_id for m in batch}) if has_vectors else None)
+        elif kind == "remove":
+            store.remove([f"m{n}" for n in argument])
+        elif kind == "remove_thread":
+            store.remove_thread("ann", f"t{argument}")
+        else:
+            store.drop_index(KEY.name)
+        if number in looks or number == len(history) - 1:
+            changes = store.changes("ann", revision, KEY)
+            for gone in changes.removed:
+                mirror.pop(gone, None)
+            mirror.update(followed(store, since=revision))
+            revision = changes.revision
+    assert mirror == followed(store)
+    assert len(mirror) == len(store)
