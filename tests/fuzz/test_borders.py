@@ -206,7 +206,7 @@ def test_the_reader_of_collections(tiny: Any, table: str, changes: list[Any], no
 
 def _changed(frame: pl.DataFrame, kind: str, number: int, value: Any) -> pl.DataFrame:
     column = frame.columns[number % frame.width]
-    if kind == "cell":
+    if kind == "cell" and not frame.is_empty():
         rows = frame.to_dicts()
         rows[number % len(rows)][column] = value
         return pl.DataFrame(rows, schema_overrides=None, strict=False, infer_schema_length=None)
