@@ -1,51 +1,44 @@
 """Messages, threads and vectors in one SQLite file, which lasts and which several processes may share."""
 
-import json
 import logging
 import shutil
 import sqlite3
 import tempfile
 import weakref
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from recall.errors import MessageError
 from recall.index_name import check_index
 from recall.message_file import MessageFile
+from recall.message_rows import (
+    MESSAGE_COLUMNS,
+    Cell,
+    StoredMessage,
+    cell,
+    content_cells,
+    index_info,
+    microseconds,
+    optional_text,
+    stored_message,
+    text_of,
+    thread_of,
+    vector_cells,
+    vector_of,
+)
 from recall.metadata import metadata_json
-from recall.protocols import ChangedMessage, Changes, Embeddings, IndexInfo, IndexKey, VectorSpace
-from recall.schema import Message, SearchScope, Thread, Vector
+from recall.protocols import ChangedMessage, Changes, Embeddings, IndexInfo, IndexKey
+from recall.schema import Message, SearchScope, Thread
 
 log = logging.getLogger(__name__)
 
 IDS_PER_SELECT = 500
 """SQLite builds before 3.32 take at most 999 parameters."""
-BLOB_DTYPE = np.dtype("<f4")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-
-COLUMNS = (
-    "m.message_id, t.thread_id, t.resource_id, m.role, m.text, m.created_us, m.name, m.parts, m.position,"
-    " m.message_key, m.thread_key"
-)
 JOINED = "messages m JOIN threads t USING (thread_key)"
-
-Cell = str | bytes
-"""Text as it is stored: as TEXT, or as UTF-8 bytes with surrogates where it has lone ones."""
-
-
-class _Row(NamedTuple):
-    message: Message
-    message_key: int
-    thread_key: int
 
 
 class SQLiteStore:
@@ -113,17 +106,17 @@ class SQLiteStore:
         with self._file.reading() as connection:
             found = connection.execute(
                 "SELECT thread_key FROM threads WHERE resource_id = ? AND thread_id = ?",
-                (_cell(scope.resource_id), _cell(scope.thread_id)),
+                (cell(scope.resource_id), cell(scope.thread_id)),
             ).fetchone()
             if found is None:
                 return []
             first, last, _ = slice(start, stop).indices(_length(connection, found[0]))
             rows = connection.execute(
-                f"SELECT {COLUMNS} FROM {JOINED} WHERE m.thread_key = ? AND m.position >= ? AND m.position < ?"
+                f"SELECT {MESSAGE_COLUMNS} FROM {JOINED} WHERE m.thread_key = ? AND m.position >= ? AND m.position < ?"
                 " ORDER BY m.position",
                 (found[0], first, last),
             )
-            return [_row(values).message for values in rows]
+            return [stored_message(values).message for values in rows]
 
     def remove(self, message_ids: Sequence[str]) -> None:
         """Delete messages and their vectors; unknown ids are ignored; later positions of the thread close up."""
@@ -147,13 +140,13 @@ class SQLiteStore:
     def threads(self, *, resource_id: str | None = None, thread_id: str | None = None) -> list[Thread]:
         """Threads with this owner, with this id, with both, or all of them; by (resource_id, thread_id)."""
         wanted = {"resource_id": resource_id, "thread_id": thread_id}
-        given = {name: _cell(value) for name, value in wanted.items() if value is not None}
+        given = {name: cell(value) for name, value in wanted.items() if value is not None}
         conditions = " AND ".join(f"{name} = ?" for name in given) or "TRUE"
         with self._file.reading() as connection:
             rows = connection.execute(
                 f"SELECT thread_id, resource_id, metadata FROM threads WHERE {conditions}", list(given.values())
             ).fetchall()
-        found = [_thread(*row) for row in rows]
+        found = [thread_of(*row) for row in rows]
         return sorted(found, key=lambda thread: (thread.resource_id, thread.thread_id))
 
     def put_thread(self, thread: Thread) -> None:
@@ -170,11 +163,11 @@ class SQLiteStore:
     def remove_thread(self, resource_id: str, thread_id: str) -> None:
         """Delete a thread with its messages and their vectors; an unknown one is ignored."""
         with self._file.writing() as connection:
-            where = (_cell(resource_id), _cell(thread_id))
+            where = (cell(resource_id), cell(thread_id))
             rows = connection.execute(
-                f"SELECT {COLUMNS} FROM {JOINED} WHERE t.resource_id = ? AND t.thread_id = ?", where
+                f"SELECT {MESSAGE_COLUMNS} FROM {JOINED} WHERE t.resource_id = ? AND t.thread_id = ?", where
             ).fetchall()
-            _remove(connection, [_row(values) for values in rows])
+            _remove(connection, [stored_message(values) for values in rows])
             connection.execute("DELETE FROM threads WHERE resource_id = ? AND thread_id = ?", where)
 
     def changes(self, resource_id: str, since: int, index: IndexKey | None) -> Changes:
@@ -193,21 +186,21 @@ class SQLiteStore:
             revision = _revision(connection)
             if revision == since:
                 return Changes(revision)
-            changed = _changed(connection, _cell(resource_id), since, index_key)
+            changed = _changed(connection, cell(resource_id), since, index_key)
             damaged = 0
             entries = []
             for values in changed:
                 *message_values, searched_in, blob, crc = values
-                message = _row(message_values).message
-                vector = None if blob is None else _vector(message.message_id, blob, crc, dim)
+                message = stored_message(message_values).message
+                vector = None if blob is None else vector_of(message.message_id, blob, crc, dim)
                 damaged += vector is None and blob is not None
-                entries.append(ChangedMessage(message, vector, _text(searched_in) or message.thread_id))
+                entries.append(ChangedMessage(message, vector, optional_text(searched_in) or message.thread_id))
             removed = connection.execute(
-                "SELECT message_id FROM removals WHERE revision > ? AND resource_id = ?", (since, _cell(resource_id))
+                "SELECT message_id FROM removals WHERE revision > ? AND resource_id = ?", (since, cell(resource_id))
             ).fetchall()
         if damaged:
             log.warning("%s: %d damaged vector(s); ingest their messages again, or reindex", self._file.path, damaged)
-        return Changes(revision, entries, [_sure(message_id) for (message_id,) in removed])
+        return Changes(revision, entries, [text_of(message_id) for (message_id,) in removed])
 
     def embedded(self, index_name: str, message_ids: Sequence[str]) -> set[str]:
         """Which of these messages have a vector in an index, and an undamaged one."""
@@ -220,10 +213,10 @@ class SQLiteStore:
                 connection,
                 "SELECT m.message_id, e.vector, e.crc FROM messages m JOIN embeddings e USING (message_key)"
                 f" WHERE e.index_key = {index_key} AND m.message_id IN",
-                [_cell(message_id) for message_id in message_ids],
+                [cell(message_id) for message_id in message_ids],
             )
-            read = ((_sure(message_id), blob, crc) for message_id, blob, crc in rows)
-            return {name for name, blob, crc in read if _vector(name, blob, crc, info.dim) is not None}
+            read = ((text_of(message_id), blob, crc) for message_id, blob, crc in rows)
+            return {name for name, blob, crc in read if vector_of(name, blob, crc, info.dim) is not None}
 
     def indexes(self) -> list[IndexInfo]:
         """The indexes that hold vectors, by name."""
@@ -232,7 +225,7 @@ class SQLiteStore:
                 "SELECT name, model_id, identity, dim, COUNT(*) FROM indexes JOIN embeddings USING (index_key)"
                 " GROUP BY index_key"
             ).fetchall()
-        return sorted((_index_info(*row) for row in rows), key=lambda info: info.key.name)
+        return sorted((index_info(*row) for row in rows), key=lambda info: info.key.name)
 
     def drop_index(self, index_name: str) -> None:
         """Delete an index's vectors; the messages stay. An unknown name is ignored."""
@@ -258,12 +251,12 @@ def _merge(
     connection: sqlite3.Connection,
     thread_key: int,
     batch: Sequence[Message],
-    held: Mapping[str, _Row],
+    held: Mapping[str, StoredMessage],
     revision: int,
 ) -> dict[str, int]:
     """Put one thread's messages in their order, and give the keys of those that are new."""
     replaced = [held[message.message_id].message for message in batch if message.message_id in held]
-    earliest = min(_microseconds(message.created_at) for message in (*batch, *replaced))
+    earliest = min(microseconds(message.created_at) for message in (*batch, *replaced))
     # What is earlier than everything given or replaced stays where it is.
     tail: list[tuple[int, int, int]] = connection.execute(
         "SELECT created_us, message_key, position FROM messages WHERE thread_key = ? AND created_us >= ?",
@@ -281,19 +274,19 @@ def _merge(
             key = row.message_key
             if replace(message, position=row.message.position) != row.message:
                 _update(connection, key, message, revision)
-            place[key] = (_microseconds(message.created_at), key, row.message.position)
+            place[key] = (microseconds(message.created_at), key, row.message.position)
         else:
-            place[key] = (_microseconds(message.created_at), key, -1)
+            place[key] = (microseconds(message.created_at), key, -1)
     order = {key: at for at, (_, key, _) in enumerate(sorted(place.values()), start=settled)}
     connection.executemany(
         "INSERT INTO messages (message_key, message_id, thread_key, position, created_us, role, name, text, parts,"
         " revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (keys[m.message_id], _cell(m.message_id), thread_key, order[keys[m.message_id]], *_content(m), revision)
+            (keys[m.message_id], cell(m.message_id), thread_key, order[keys[m.message_id]], *content_cells(m), revision)
             for m in new
         ],
     )
-    connection.executemany("DELETE FROM removals WHERE message_id = ?", [(_cell(m.message_id),) for m in new])
+    connection.executemany("DELETE FROM removals WHERE message_id = ?", [(cell(m.message_id),) for m in new])
     connection.executemany(
         "UPDATE messages SET position = ?, revision = ? WHERE message_key = ?",
         [(order[key], revision, key) for _, key, position in place.values() if position not in (-1, order[key])],
@@ -305,20 +298,20 @@ def _update(connection: sqlite3.Connection, key: int, message: Message, revision
     connection.execute(
         "UPDATE messages SET created_us = ?, role = ?, name = ?, text = ?, parts = ?, revision = ?"
         " WHERE message_key = ?",
-        (*_content(message), revision, key),
+        (*content_cells(message), revision, key),
     )
     # Vectors of the old content are nobody's any more, in any index.
     connection.execute("DELETE FROM embeddings WHERE message_key = ?", (key,))
 
 
-def _remove(connection: sqlite3.Connection, rows: Sequence[_Row]) -> None:
+def _remove(connection: sqlite3.Connection, rows: Sequence[StoredMessage]) -> None:
     if not rows:
         return
     revision = _next_revision(connection)
     connection.executemany("DELETE FROM messages WHERE message_key = ?", [(row.message_key,) for row in rows])
     connection.executemany(
         "INSERT OR REPLACE INTO removals VALUES (?, ?, ?)",
-        [(_cell(row.message.message_id), _cell(row.message.resource_id), revision) for row in rows],
+        [(cell(row.message.message_id), cell(row.message.resource_id), revision) for row in rows],
     )
     first_gone: dict[int, int] = {}
     for row in rows:
@@ -345,9 +338,8 @@ def _put_vectors(
     rows = []
     for message_id, vector in embeddings.vectors.items():
         own = incoming[message_id].thread_id
-        searched_in = None if embeddings.thread_id in (None, own) else _cell(embeddings.thread_id)
-        blob = vector.astype(BLOB_DTYPE).tobytes()
-        rows.append((keys[message_id], index_key, searched_in, blob, _checksum(message_id, blob)))
+        searched_in = None if embeddings.thread_id in (None, own) else cell(embeddings.thread_id)
+        rows.append((keys[message_id], index_key, searched_in, *vector_cells(message_id, vector)))
     connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?, ?)", rows)
     connection.executemany(
         "UPDATE messages SET revision = ? WHERE message_key = ?", [(revision, key) for key, *_ in rows]
@@ -365,7 +357,7 @@ def _checked_index(connection: sqlite3.Connection, embeddings: Embeddings) -> in
         check_index(held, index, vector.size)
     if found is not None or held is None:
         return None if found is None else found[0]
-    values = (_cell(index.space.model_id), _cell(index.space.identity), held.dim, _cell(index.name))
+    values = (cell(index.space.model_id), cell(index.space.identity), held.dim, cell(index.name))
     (key,) = connection.execute(
         "INSERT INTO indexes (model_id, identity, dim, name) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
         " model_id = excluded.model_id, identity = excluded.identity, dim = excluded.dim RETURNING index_key",
@@ -379,14 +371,14 @@ def _held_index(connection: sqlite3.Connection, name: str) -> tuple[int, IndexIn
     row = connection.execute(
         "SELECT index_key, name, model_id, identity, dim FROM indexes i WHERE name = ?"
         " AND EXISTS (SELECT 1 FROM embeddings e WHERE e.index_key = i.index_key)",
-        (_cell(name),),
+        (cell(name),),
     ).fetchone()
-    return None if row is None else (row[0], _index_info(row[1], row[2], row[3], row[4], 0))
+    return None if row is None else (row[0], index_info(row[1], row[2], row[3], row[4], 0))
 
 
 def _changed(connection: sqlite3.Connection, resource: Cell, since: int, index_key: int) -> list[tuple[Any, ...]]:
     vectors = f"LEFT JOIN embeddings e ON e.message_key = m.message_key AND e.index_key = {index_key}"
-    columns = f"{COLUMNS}, e.searched_in, e.vector, e.crc"
+    columns = f"{MESSAGE_COLUMNS}, e.searched_in, e.vector, e.crc"
     if since == 0:
         rows = connection.execute(f"SELECT {columns} FROM {JOINED} {vectors} WHERE t.resource_id = ?", (resource,))
     else:
@@ -398,7 +390,7 @@ def _changed(connection: sqlite3.Connection, resource: Cell, since: int, index_k
     return rows.fetchall()
 
 
-def _refuse_moves(messages: Sequence[Message], held: Mapping[str, _Row]) -> None:
+def _refuse_moves(messages: Sequence[Message], held: Mapping[str, StoredMessage]) -> None:
     homes: dict[str, tuple[str, str]] = {}
     for message in messages:
         row = held.get(message.message_id)
@@ -411,10 +403,10 @@ def _refuse_moves(messages: Sequence[Message], held: Mapping[str, _Row]) -> None
             )
 
 
-def _rows_by_id(connection: sqlite3.Connection, message_ids: Sequence[str]) -> dict[str, _Row]:
-    cells = [_cell(message_id) for message_id in dict.fromkeys(message_ids)]
-    rows = _in_chunks(connection, f"SELECT {COLUMNS} FROM {JOINED} WHERE m.message_id IN", cells)
-    return {row.message.message_id: row for row in map(_row, rows)}
+def _rows_by_id(connection: sqlite3.Connection, message_ids: Sequence[str]) -> dict[str, StoredMessage]:
+    cells = [cell(message_id) for message_id in dict.fromkeys(message_ids)]
+    rows = _in_chunks(connection, f"SELECT {MESSAGE_COLUMNS} FROM {JOINED} WHERE m.message_id IN", cells)
+    return {row.message.message_id: row for row in map(stored_message, rows)}
 
 
 def _positions(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, int]:
@@ -428,7 +420,7 @@ def _in_chunks(connection: sqlite3.Connection, select: str, values: Sequence[Any
 
 
 def _thread_key(connection: sqlite3.Connection, resource_id: str, thread_id: str) -> int:
-    where = (_cell(resource_id), _cell(thread_id))
+    where = (cell(resource_id), cell(thread_id))
     connection.execute("INSERT INTO threads (resource_id, thread_id) VALUES (?, ?) ON CONFLICT DO NOTHING", where)
     (key,) = connection.execute(
         "SELECT thread_key FROM threads WHERE resource_id = ? AND thread_id = ?", where
@@ -454,70 +446,3 @@ def _next_revision(connection: sqlite3.Connection) -> int:
 
 def _revision(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT revision FROM state").fetchone()[0])
-
-
-def _content(message: Message) -> tuple[int, Cell, Cell | None, Cell, Cell | None]:
-    return (
-        _microseconds(message.created_at),
-        _cell(message.role),
-        None if message.name is None else _cell(message.name),
-        _cell(message.text),
-        None if message.parts is None else _cell(message.parts),
-    )
-
-
-def _row(values: Sequence[Any]) -> _Row:
-    message_id, thread_id, resource_id, role, text, created_us, name, parts, position, message_key, thread_key = values
-    message = Message(
-        _sure(message_id),
-        _sure(thread_id),
-        _sure(resource_id),
-        _sure(role),
-        _sure(text),
-        EPOCH + created_us * MICROSECOND,
-        _text(name),
-        _text(parts),
-        position,
-    )
-    return _Row(message, message_key, thread_key)
-
-
-def _thread(thread_id: Cell, resource_id: Cell, metadata: str) -> Thread:
-    return Thread(_sure(thread_id), _sure(resource_id), json.loads(metadata))
-
-
-def _index_info(name: Cell, model_id: Cell, identity: Cell, dim: int, rows: int) -> IndexInfo:
-    return IndexInfo(IndexKey(_sure(name), VectorSpace(_sure(model_id), _sure(identity))), dim, rows)
-
-
-def _vector(message_id: str, blob: Any, crc: int, dim: int) -> Vector | None:
-    """The vector of a row; None where it is damaged."""
-    is_whole = isinstance(blob, bytes) and len(blob) == dim * BLOB_DTYPE.itemsize
-    if not is_whole or crc != _checksum(message_id, blob):
-        return None
-    return np.frombuffer(blob, dtype=BLOB_DTYPE)
-
-
-def _checksum(message_id: str, blob: bytes) -> int:
-    # The id is part of the sum, so that a vector under another message is found out.
-    return zlib.crc32(blob, zlib.crc32(message_id.encode("utf-8", "surrogatepass")))
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - EPOCH) // MICROSECOND
-
-
-def _cell(text: str) -> Cell:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def _text(cell: Cell | None) -> str | None:
-    return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
-
-
-def _sure(cell: Cell) -> str:
-    return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
