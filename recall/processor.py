@@ -33,6 +33,7 @@ class SemanticRecall:
         *,
         where: Mapping[str, Any] | None = None,
         block_style: BlockStyle = "labelled",
+        show_thread_ids: bool = False,
         distinct: bool = False,
         on_error: OnError = "raise",
         logger: logging.Logger | None = None,
@@ -44,6 +45,7 @@ class SemanticRecall:
             options: The four knobs.
             where: Conditions on the metadata of threads; only those that meet them are searched. See `ThreadFilter`.
             block_style: How messages of other threads are written: "labelled", or "mastra" as the reference does.
+            show_thread_ids: Name each remembered message's thread in the labelled block, beside its letter.
             distinct: Of recalled messages with equal role, text and time, show only the first.
             on_error: "raise" lets a RecallError reach the caller; "log" logs it, puts it in the result and
                 goes on without memory.
@@ -55,10 +57,13 @@ class SemanticRecall:
         for name, value, allowed in (("on_error", on_error, OnError), ("block_style", block_style, BlockStyle)):
             if value not in get_args(allowed):
                 raise OptionsError(name, value, " or ".join(map(repr, get_args(allowed))))
+        if show_thread_ids and block_style == "mastra":
+            raise OptionsError("show_thread_ids", show_thread_ids, "False with block_style 'mastra', which shows none")
         self._engine = engine
         self._options = options.check_threshold(engine.score_range)
         self._where = None if where is None else ThreadFilter(where)
         self._block_style = block_style
+        self._show_thread_ids = show_thread_ids
         self._distinct = distinct
         self._on_error = on_error
         self._logger = logger or logging.getLogger(__name__)
@@ -146,7 +151,12 @@ class SemanticRecall:
         if not elsewhere:
             return ""
         spoken = [message for message in elsewhere if message.role != "system"]
-        return remembered_block(spoken, current_thread_id=result.thread_id, style=self._block_style)
+        return remembered_block(
+            spoken,
+            current_thread_id=result.thread_id,
+            style=self._block_style,
+            show_thread_ids=self._show_thread_ids,
+        )
 
     def _report(self, error: RecallError) -> str:
         if self._on_error == "raise":

@@ -42,6 +42,7 @@ class RememberedLine(NamedTuple):
         name: The speaker, where there is one.
         text: As stored.
         created_at: Aware, UTC.
+        thread_id: None in a block that shows none.
     """
 
     conversation: str
@@ -49,13 +50,14 @@ class RememberedLine(NamedTuple):
     name: str | None
     text: str
     created_at: datetime
+    thread_id: str | None = None
 
 
-def labelled_block(messages: Iterable[Message], *, current_thread_id: str | None) -> str:
+def labelled_block(messages: Iterable[Message], *, current_thread_id: str | None, show_thread_ids: bool = False) -> str:
     """The messages as one block, ordered by (created_at, position, id), under a line for each UTC day.
 
-    Conversations are lettered in order of appearance: A to Z, then AA; thread ids are not shown. Times have
-    seconds, and microseconds where there are any. No messages give the empty string.
+    Conversations are lettered in order of appearance: A to Z, then AA; with `show_thread_ids` the thread's id follows
+    the letter in brackets. Times have seconds, and microseconds where there are any. No messages give the empty string.
     """
     ordered = sorted(messages, key=message_order)
     if not ordered:
@@ -68,9 +70,8 @@ def labelled_block(messages: Iterable[Message], *, current_thread_id: str | None
         if moment.date() != day:
             day = moment.date()
             lines.append(f"{day.day} {MONTHS[day.month - 1]} {day.year}")
-        lines.append(
-            _written(RememberedLine(conversations[message.thread_id], message.role, message.name, message.text, moment))
-        )
+        line = RememberedLine(conversations[message.thread_id], message.role, message.name, message.text, moment)
+        lines.append(_written(line._replace(thread_id=message.thread_id) if show_thread_ids else line))
     return "\n".join([*lines, CLOSING])
 
 
@@ -116,7 +117,7 @@ _LONG = {letter: character for character, letter in _SHORT.items()}
 
 _DAY = re.compile(rf"(?P<day>[1-9][0-9]?) (?P<month>{'|'.join(MONTHS)}) (?P<year>[1-9][0-9]{{0,3}})")
 _ENTRY = re.compile(
-    rf"\[(?P<time>[0-9:.]+)\] (?P<conversation>Conversation [A-Z]+|{HERE}), "
+    rf"\[(?P<time>[0-9:.]+)\] (?P<conversation>Conversation [A-Z]+|{HERE})(?: \((?P<thread>[^:(),]*)\))?, "
     r"(?P<role>[^:(),]*?)(?: \((?P<name>[^:(),]*)\))?: (?P<text>.*)"
 )
 
@@ -138,10 +139,13 @@ def _letters(number: int) -> str:
 
 
 def _written(line: RememberedLine) -> str:
-    name = "" if line.name is None else f" ({_escape(line.name, _UNSAFE_IN_LABEL)})"
-    speaker = _escape(line.role, _UNSAFE_IN_LABEL) + name
-    text = _escape(line.text, _UNSAFE)
-    return f"[{line.created_at.time().isoformat()}] {line.conversation}, {speaker}: {text}"
+    where = line.conversation + _bracketed(line.thread_id)
+    speaker = _escape(line.role, _UNSAFE_IN_LABEL) + _bracketed(line.name)
+    return f"[{line.created_at.time().isoformat()}] {where}, {speaker}: {_escape(line.text, _UNSAFE)}"
+
+
+def _bracketed(label: str | None) -> str:
+    return "" if label is None else f" ({_escape(label, _UNSAFE_IN_LABEL)})"
 
 
 def _read(text: str, day: date | None) -> RememberedLine:
@@ -151,9 +155,10 @@ def _read(text: str, day: date | None) -> RememberedLine:
     line = RememberedLine(
         conversation=entry["conversation"],
         role=_unescape(entry["role"]),
-        name=None if entry["name"] is None else _unescape(entry["name"]),
+        name=_unescaped_label(entry["name"]),
         text=_unescape(entry["text"]),
         created_at=datetime.combine(day, time.fromisoformat(entry["time"]), tzinfo=UTC),
+        thread_id=_unescaped_label(entry["thread"]),
     )
     # One line has one spelling, so nothing unescaped or half escaped passes for ours.
     if _written(line) != text:
@@ -175,6 +180,10 @@ def _escaped(match: re.Match[str]) -> str:
 
 def _unescape(text: str) -> str:
     return _ESCAPED.sub(_unescaped, text)
+
+
+def _unescaped_label(label: str | None) -> str | None:
+    return None if label is None else _unescape(label)
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -71,13 +71,15 @@ def test_a_block_reads_as_written_by_hand(say):
     ]
 
 
-@given(messages=conversations())
-def test_parsing_gives_back_exactly_what_was_remembered(messages):
-    block = remembered_block(messages, current_thread_id="thread-0")
+@given(messages=conversations(), shown=st.booleans(), suffix=TEXTS)
+def test_parsing_gives_back_exactly_what_was_remembered(messages, shown, suffix):
+    messages = [replace(message, thread_id=message.thread_id + suffix) for message in messages]
+    block = remembered_block(messages, current_thread_id="thread-0" + suffix, show_thread_ids=shown)
     lines = parse_remembered(block)
     ordered = sorted(messages, key=message_order)
-    assert [(line.role, line.name, line.text, line.created_at) for line in lines] == [
-        (message.role, message.name, message.text, message.created_at) for message in ordered
+    assert [(line.role, line.name, line.text, line.created_at, line.thread_id) for line in lines] == [
+        (message.role, message.name, message.text, message.created_at, message.thread_id if shown else None)
+        for message in ordered
     ]
 
 
@@ -115,6 +117,15 @@ def test_no_thread_id_is_shown(say):
     block = remembered_block([say("message-id", thread="secret-thread")], current_thread_id="secret-current")
     assert "secret" not in block
     assert "message-id" not in block
+
+
+def test_thread_ids_are_shown_when_asked(say):
+    messages = [say("a", "one", thread="trip"), say("b", "two", at=1, thread="now")]
+    lines = remembered_block(messages, current_thread_id="now", show_thread_ids=True).splitlines()
+    assert lines[3:5] == [
+        "[09:00:00] Conversation A (trip), user: one",
+        "[09:00:01] This conversation (now), user: two",
+    ]
 
 
 def test_the_twenty_seventh_conversation_is_aa(say):
