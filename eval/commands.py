@@ -116,7 +116,9 @@ def search_messages(
     Raises:
         RecallError: Settings are unusable, the store does not exist, or the resource or thread is not in it.
     """
-    if not store.is_file():
+    if store.is_dir():
+        raise ConfigError(f"{str(store)!r} is a folder, expected the file of a message store")
+    if not store.exists():
         raise ConfigError(f"no message store {str(store)!r}; make it with `recall ingest --store {store} FILE`")
     settings = _over_a_store(overrides, store)
     options = recall_options(settings)

@@ -54,14 +54,15 @@ class System:
         """Make every message of a collection retrievable.
 
         Raises:
-            ConfigError: The store holds other messages too, which would be found as well.
+            ConfigError: The store holds other messages too, which would be found as well; nothing is stored.
         """
-        self.engine.ingest(messages_of(collection))
-        if len(self.store) != collection.messages.height:
+        others = len(self.store) - len(self.store.get(collection.messages["message_id"].to_list()))
+        if others:
             raise ConfigError(
-                f"the store holds {len(self.store)} messages, expected the {collection.messages.height} of collection "
-                f"{collection.name!r} alone; give store.path a file of its own"
+                f"the store holds {others} messages that are not of collection {collection.name!r}, expected those of "
+                "the collection alone; give store.path a file of its own"
             )
+        self.engine.ingest(messages_of(collection))
         for resource_id in collection.messages["resource_id"].unique().sort():
             self.engine.catch_up(resource_id)
 

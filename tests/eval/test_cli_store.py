@@ -96,6 +96,7 @@ def test_every_wrong_line_is_told_and_nothing_is_written(run: Run, tmp_path: Pat
         (("ingest", "--store", "chat.db", "empty.jsonl"), "no messages"),
         (("ingest", "--store", "chat.db", "latin.jsonl"), "not UTF-8"),
         (("search", "--store", "chat.db", "hi"), "no message store"),
+        (("search", "--store", ".", "hi"), "is a folder"),
         (("search", "--store", "one.jsonl", "hi"), "not a database"),
         (("search", "--store", "one.jsonl", "hi", "--set", "collection=tiny"), "collection means nothing here"),
         (("search", "--store", "one.jsonl", "hi", "--set", "store.path=x"), "store.path means nothing here"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from eval.cli import main
+from recall.stores.sqlite import SQLiteStore
 
 
 def comparable(document: dict) -> dict:
@@ -38,12 +39,14 @@ def test_the_store_makes_no_difference(run, command, tmp_path: Path, monkeypatch
 def test_a_store_with_other_messages_is_refused(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They would be found as well."""
+    """They would be found as well; and somebody's chat must not be filled with a collection."""
     monkeypatch.setenv("RECALL_HOME", str(tmp_path / "home"))
     kept = ("store=sqlite", f"store.path={tmp_path / 'chat.db'}", "embedder=hashing", "tracking=off")
     run("eval", "collection=tiny", *kept[:3])
+    held = len(SQLiteStore(tmp_path / "chat.db"))
     assert main(["eval", "collection=tiny", "collection.name=other", "collection.seed=9", *kept]) == 2
     assert "give store.path a file of its own" in capsys.readouterr().err
+    assert len(SQLiteStore(tmp_path / "chat.db")) == held
 
 
 @pytest.mark.slow
