@@ -209,7 +209,10 @@ def _changed(frame: pl.DataFrame, kind: str, number: int, value: Any) -> pl.Data
     if kind == "cell" and not frame.is_empty():
         rows = frame.to_dicts()
         rows[number % len(rows)][column] = value
-        return pl.DataFrame(rows, schema_overrides=None, strict=False, infer_schema_length=None)
+        try:
+            return pl.DataFrame(rows, strict=False, infer_schema_length=None)
+        except pl.exceptions.PolarsError:  # no column can hold it, so no file can
+            return frame
     if kind == "column":
         return frame.rename({column: f"{column}{number}"})
     if kind == "drop":
