@@ -20,8 +20,8 @@ from eval.config import (
 )
 from eval.errors import CollectionError, ConfigError
 from eval.evaluation import LARGEST_CUTOFF, NO_EVIDENCE, Outcome, Prepared, evaluate, prepare, sweep
+from eval.grid import Grid
 from eval.ingestion import Ingested, Line, ingest_lines, read_lines
-from eval.onepass import Grid
 from eval.progress import progress
 from eval.provenance import manifest
 from eval.results import discard_unfinished, results, write_run
@@ -31,6 +31,7 @@ from eval.system import Parts, System, assemble
 from eval.tokens import TOKENIZER_NAME
 from eval.tracking import Tracker
 from recall.errors import IndexingError, OptionsError
+from recall.history import checked_last_messages
 from recall.options import MAX_TOP_K, MessageRange, RecallOptions
 from recall.schema import RequestContext, ScopeName
 
@@ -222,7 +223,9 @@ def _run_job(command: str, settings: Any, folder: Path) -> Finished:
 
 def _evaluation_plan(settings: Any) -> Plan:
     options = recall_options(settings)
-    return Plan("recall", [options], options.top_k, lambda prepared: evaluate(prepared, options))
+    with named_in("recall"):
+        last = checked_last_messages(settings.recall.last_messages)
+    return Plan("recall", [options], options.top_k, lambda prepared: evaluate(prepared, options, last))
 
 
 def _sweep_plan(settings: Any) -> Plan:
@@ -231,9 +234,11 @@ def _sweep_plan(settings: Any) -> Plan:
     windows = _axis("message_range", plain_value(axes.message_range), MessageRange.of)
     scopes: list[ScopeName] = _axis("scope", plain_value(axes.scope), lambda value: RecallOptions(scope=value).scope)
     levels = _axis("threshold", plain_value(axes.threshold), lambda value: RecallOptions(threshold=value))
+    histories = _axis("last_messages", plain_value(axes.last_messages), checked_last_messages)
     if not 0 < axes.max_tokens < math.inf:
         raise OptionsError("sweep.max_tokens", axes.max_tokens, "a finite number above 0")
-    grid = Grid(top_ks, [(window.before, window.after) for window in windows], [level.threshold for level in levels])
+    ranges = [(window.before, window.after) for window in windows]
+    grid = Grid(top_ks, ranges, [level.threshold for level in levels], histories)
     return Plan("sweep", levels, max(top_ks), lambda prepared: sweep(prepared, grid, scopes, axes.max_tokens))
 
 

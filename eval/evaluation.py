@@ -8,11 +8,13 @@ import polars as pl
 
 from eval.choice import best_within, pareto_front
 from eval.errors import CollectionError
-from eval.metrics.context import context_scores
+from eval.grid import Configuration, Grid
+from eval.judged import Judged
+from eval.metrics.catalogue import context_metrics
 from eval.metrics.efficiency import latency
 from eval.metrics.ranking import DEFAULT_CUTOFFS, ranking_scores
 from eval.metrics.summary import summarise, summarise_by_type
-from eval.onepass import Configuration, Grid, Judged, OnePass
+from eval.onepass import FALSE_RECALL, TURN_TOKENS, OnePass
 from eval.runner import Retrieval, contexts, encode, retrieve
 from eval.schema import Run, TestCollection
 from eval.system import System, messages_of
@@ -54,11 +56,6 @@ class Prepared:
         """The run of one scope."""
         return retrieve(self.collection, self.system.retriever, self.encoded, scope=scope, depth=self.depth)
 
-    def tokens_by_id(self) -> dict[str, int]:
-        """message_id to the tokens of its templated text."""
-        ids = self.collection.messages["message_id"].to_list()
-        return dict(zip(ids, self.judged.tokens.tolist(), strict=True))
-
 
 def prepare(
     collection: TestCollection,
@@ -81,15 +78,16 @@ def prepare(
     return Prepared(collection, system, encoded, Judged(collection, tokens), depth)
 
 
-def evaluate(prepared: Prepared, options: RecallOptions) -> Outcome:
-    """Score one configuration; threshold and windows are the engine's own."""
-    retrieval = prepared.retrieve(options.scope)
-    seen = contexts(prepared.collection, prepared.system.store, retrieval.run, options)
-    context = context_scores(seen.message_ids, relevant_ids(prepared.collection), prepared.tokens_by_id())
-    per_query = _per_query(prepared, retrieval, context)
-    timings = pl.concat([retrieval.run.timings, seen.timings])
-    body = _body(prepared, options, per_query, retrieval.run, timings)
-    return Outcome(body, {"run": _scoped(retrieval.run), "timings": timings, "per_query": per_query})
+def evaluate(prepared: Prepared, options: RecallOptions, last_messages: int = 0) -> Outcome:
+    """Score one configuration.
+
+    Raises:
+        RuntimeError: The engine's own threshold and windows give other contexts than were scored.
+    """
+    knobs = configuration_of(options, last_messages)
+    retrieval = prepared.retrieve(knobs.scope)
+    measured = _measured(prepared, knobs, retrieval, OnePass(prepared.judged, retrieval.run, Grid.of(knobs)))
+    return Outcome(measured.body, {"run": _scoped(retrieval.run), **measured.tables})
 
 
 def sweep(prepared: Prepared, grid: Grid, scopes: Sequence[ScopeName], max_tokens: float) -> Outcome:
@@ -98,26 +96,20 @@ def sweep(prepared: Prepared, grid: Grid, scopes: Sequence[ScopeName], max_token
     The reference's default is a row of the table whether the grid has it or not, and is no candidate unless
     the grid has it.
     """
-    default = _reference_configuration()
-    retrievals = {scope: prepared.retrieve(scope) for scope in dict.fromkeys([*scopes, REFERENCE.scope])}
-    passes = {
-        scope: OnePass(prepared.judged, found.run, [*grid.ranges, (default.before, default.after)])
-        for scope, found in retrievals.items()
-    }
+    default = configuration_of(REFERENCE)
+    retrievals = {scope: prepared.retrieve(scope) for scope in dict.fromkeys([*scopes, default.scope])}
+    reach = _together(grid, default)
+    passes = {scope: OnePass(prepared.judged, found.run, reach) for scope, found in retrievals.items()}
     table = pl.concat([passes[scope].table(grid) for scope in scopes])
-    default_grid = Grid([default.top_k], [(default.before, default.after)], [default.threshold])
-    default_row = passes[default.scope].table(default_grid).row(0, named=True)
+    default_row = passes[default.scope].table(Grid.of(default)).row(0, named=True)
     best = best_within(table, max_tokens)
     if best is None:
         raise CollectionError(prepared.collection.name, [NO_EVIDENCE])
     chosen = Configuration(*(best[name] for name in Configuration._fields))
-    found, options = retrievals[chosen.scope], _options(chosen)
-    per_query = _per_query(prepared, found, passes[chosen.scope].per_query(chosen))
-    windows = contexts(prepared.collection, prepared.system.store, found.run, options).timings
-    body = _body(prepared, options, per_query, found.run, pl.concat([found.run.timings, windows]))
+    measured = _measured(prepared, chosen, retrievals[chosen.scope], passes[chosen.scope])
     others = [warning for scope in scopes for warning in _warnings(prepared, retrievals[scope].run)]
-    body |= {
-        "warnings": list(dict.fromkeys([*body["warnings"], *others])),
+    body = measured.body | {
+        "warnings": list(dict.fromkeys([*measured.body["warnings"], *others])),
         "grid": _grid_body(grid, scopes, table.height),
         "budget": {"max_tokens": max_tokens},
         "best": _row_body(best),
@@ -125,8 +117,21 @@ def sweep(prepared: Prepared, grid: Grid, scopes: Sequence[ScopeName], max_token
         "front": [_row_body(row) for row in pareto_front(table).iter_rows(named=True)],
     }
     runs = pl.concat([_scoped(each.run) for each in retrievals.values()])
-    timings = pl.concat([found.run.timings, windows])
-    return Outcome(body, {"run": runs, "timings": timings, "per_query": per_query, "sweep": table})
+    return Outcome(body, {"run": runs, **measured.tables, "sweep": table})
+
+
+def _measured(prepared: Prepared, knobs: Configuration, found: Retrieval, scores: OnePass) -> Outcome:
+    """Everything about one configuration, with its contexts as the engine makes them."""
+    options = _options(knobs)
+    seen = contexts(prepared.collection, prepared.system.store, found.run, options, knobs.last_messages)
+    for query_id, expected in scores.contexts(knobs).items():
+        if expected != set(seen.message_ids[query_id]):
+            raise RuntimeError(f"the one pass and the engine show different messages for query {query_id!r}")
+    ranking = ranking_scores(found.run.hits, prepared.collection.qrels)
+    per_query = pl.concat([ranking, scores.per_query(knobs), found.ann]).sort("metric", "query_id")
+    timings = pl.concat([found.run.timings, seen.timings])
+    body = _body(prepared, knobs, per_query, found.run, timings)
+    return Outcome(body, {"timings": timings, "per_query": per_query})
 
 
 def relevant_ids(collection: TestCollection) -> dict[str, set[str]]:
@@ -138,13 +143,8 @@ def relevant_ids(collection: TestCollection) -> dict[str, set[str]]:
     return found
 
 
-def _per_query(prepared: Prepared, retrieval: Retrieval, context: pl.DataFrame) -> pl.DataFrame:
-    ranking = ranking_scores(retrieval.run.hits, prepared.collection.qrels)
-    return pl.concat([ranking, context, retrieval.ann]).sort("metric", "query_id")
-
-
 def _body(
-    prepared: Prepared, options: RecallOptions, per_query: pl.DataFrame, run: Run, timings: pl.DataFrame
+    prepared: Prepared, knobs: Configuration, per_query: pl.DataFrame, run: Run, timings: pl.DataFrame
 ) -> dict[str, Any]:
     collection = prepared.collection
     counts = run.counts | _query_counts(prepared, run)
@@ -156,7 +156,7 @@ def _body(
             "queries": collection.queries.height,
         },
         "system": {"system_id": prepared.system.system_id, **prepared.system.identity},
-        "configuration": configuration_body(options),
+        "configuration": configuration_body(knobs),
         "counts": counts,
         "metrics": summarise(_over_scored(per_query, prepared)),
         "by_type": summarise_by_type(per_query, collection.queries),
@@ -210,21 +210,22 @@ def _warnings(prepared: Prepared, run: Run) -> list[str]:
     return found
 
 
-def configuration_body(options: RecallOptions) -> dict[str, Any]:
-    """The four knobs as results.json has them."""
+def configuration_body(knobs: Configuration) -> dict[str, Any]:
+    """The knobs as results.json has them."""
     return {
-        "top_k": options.top_k,
-        "message_range": {"before": options.message_range.before, "after": options.message_range.after},
-        "scope": options.scope,
-        "threshold": options.threshold,
+        "top_k": knobs.top_k,
+        "message_range": {"before": knobs.before, "after": knobs.after},
+        "scope": knobs.scope,
+        "threshold": knobs.threshold,
+        "last_messages": knobs.last_messages,
     }
 
 
 def _row_body(row: dict[str, Any]) -> dict[str, Any]:
-    """One row of the sweep table: its configuration and its metrics."""
+    """One row of the sweep table: its configuration and its metrics of context and cost."""
     knobs = Configuration(*(row[name] for name in Configuration._fields))
-    metrics = {name: value for name, value in row.items() if name not in Configuration._fields}
-    return {"configuration": configuration_body(_options(knobs)), "metrics": metrics}
+    metrics = {name: value for name, value in row.items() if name in (*context_metrics(), TURN_TOKENS, FALSE_RECALL)}
+    return {"configuration": configuration_body(knobs), "metrics": metrics}
 
 
 def _options(knobs: Configuration) -> RecallOptions:
@@ -236,9 +237,21 @@ def _options(knobs: Configuration) -> RecallOptions:
     )
 
 
-def _reference_configuration() -> Configuration:
-    window = REFERENCE.message_range
-    return Configuration(REFERENCE.scope, REFERENCE.top_k, window.before, window.after, REFERENCE.threshold)
+def configuration_of(options: RecallOptions, last_messages: int = 0) -> Configuration:
+    """The point of the cheap axes that options and a history stand for."""
+    window = options.message_range
+    return Configuration(options.scope, options.top_k, window.before, window.after, options.threshold, last_messages)
+
+
+def _together(grid: Grid, knobs: Configuration) -> Grid:
+    """The grid with one more configuration in its reach."""
+    one = Grid.of(knobs)
+    return Grid(
+        [*grid.top_ks, *one.top_ks],
+        [*grid.ranges, *one.ranges],
+        [*grid.thresholds, *one.thresholds],
+        [*grid.last_messages, *one.last_messages],
+    )
 
 
 def _grid_body(grid: Grid, scopes: Sequence[str], configurations: int) -> dict[str, Any]:
@@ -247,6 +260,7 @@ def _grid_body(grid: Grid, scopes: Sequence[str], configurations: int) -> dict[s
         "message_range": [{"before": before, "after": after} for before, after in grid.ranges],
         "scope": list(scopes),
         "threshold": list(grid.thresholds),
+        "last_messages": list(grid.last_messages),
         "configurations": configurations,
     }
 

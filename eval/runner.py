@@ -1,5 +1,6 @@
 """Collection and system to run: every query's ranked hits to a depth, with timings."""
 
+import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from time import perf_counter_ns
@@ -110,7 +111,7 @@ class Contexts(NamedTuple):
     """What the model would see for every query, under one configuration.
 
     Attributes:
-        message_ids: query_id to the ids of its context; empty where there are no hits.
+        message_ids: query_id to the ids of its history and context; empty where there are neither.
         timings: TIMINGS rows of the stage "window".
     """
 
@@ -118,8 +119,10 @@ class Contexts(NamedTuple):
     timings: pl.DataFrame
 
 
-def contexts(collection: TestCollection, store: MessageReader, run: Run, options: RecallOptions) -> Contexts:
-    """Threshold and windows by the engine's own code, query by query."""
+def contexts(
+    collection: TestCollection, store: MessageReader, run: Run, options: RecallOptions, last_messages: int = 0
+) -> Contexts:
+    """Threshold and windows by the engine's own code, query by query, beside the last messages of the thread."""
     kept = run.hits.filter(pl.col("rank") <= options.top_k)
     kept = kept.filter(passes(kept["score"].to_numpy(), options.threshold))
     hits_of: dict[str, list[Hit]] = {}
@@ -137,8 +140,18 @@ def contexts(collection: TestCollection, store: MessageReader, run: Run, options
             before=query.asked_at,
         )
         timings.append((query.query_id, "window", _ms_since(started)))
-        message_ids[query.query_id] = [item.message.message_id for item in found]
+        seen = [*_history(query, store, last_messages), *(item.message.message_id for item in found)]
+        message_ids[query.query_id] = list(dict.fromkeys(seen))
     return Contexts(message_ids, pl.DataFrame(timings, schema=TIMINGS, orient="row"))
+
+
+def _history(query: Query, store: MessageReader, last_messages: int) -> list[str]:
+    """The last messages of the query's thread when it was asked."""
+    if not last_messages or query.thread_id is None:
+        return []
+    thread = store.span(SearchScope(query.resource_id, query.thread_id), 0, sys.maxsize)
+    said = [m.message_id for m in thread if query.asked_at is None or m.created_at < query.asked_at]
+    return said[-last_messages:]
 
 
 def search_scope(query: Query, scope: ScopeName) -> SearchScope | None:

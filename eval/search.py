@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from eval.errors import ConfigError
-from eval.evaluation import configuration_body
+from eval.evaluation import configuration_body, configuration_of
 from eval.schema import TestCollection
 from eval.system import System, messages_of
 from recall.options import MessageRange, RecallOptions
@@ -99,7 +99,7 @@ def _report(result: RecallResult, options: RecallOptions, *, context: RequestCon
     return {
         "query": result.query,
         "resource_id": context.resource_id,
-        "configuration": configuration_body(options),
+        "configuration": configuration_body(configuration_of(options)),
         "searched_by": result.searched_by,
         "hits": [_hit(hit, result.context, options.message_range) for hit in result.hits],
         "this_thread": here,

@@ -13,6 +13,17 @@ from recall.schema import Message, RequestContext, SearchScope
 from recall.turn import join_stored, spoken_in
 
 
+def checked_last_messages(value: Any) -> int:
+    """The number of a history's messages, 0 to 10,000.
+
+    Raises:
+        OptionsError: It is not such a number.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_RANGE:
+        raise OptionsError("last_messages", value, f"an integer from 0 to {MAX_RANGE}")
+    return value
+
+
 class MessageHistory:
     """An input and output processor that works before or after SemanticRecall, with the same result."""
 
@@ -22,11 +33,8 @@ class MessageHistory:
         Raises:
             OptionsError: `last_messages` is not such a number.
         """
-        is_count = isinstance(last_messages, int) and not isinstance(last_messages, bool)
-        if not is_count or not 0 <= last_messages <= MAX_RANGE:
-            raise OptionsError("last_messages", last_messages, f"an integer from 0 to {MAX_RANGE}")
         self._store = store
-        self._last_messages = last_messages
+        self._last_messages = checked_last_messages(last_messages)
 
     def process_input(
         self, messages: Sequence[Message | Mapping[str, Any]], context: RequestContext | Mapping[str, Any] | None

@@ -12,12 +12,13 @@ from recall.options import MessageRange, RecallOptions
 
 @dataclass
 class RecallSettings:
-    """The group `recall`: see `recall.schema.RecallOptions`, which validates the values."""
+    """The group `recall`: `recall.options.RecallOptions`, and the end of the thread shown anyway."""
 
     top_k: int = 4
     message_range: Any = field(default_factory=lambda: {"before": 1, "after": 1})
     scope: str = "resource"
     threshold: float | None = None
+    last_messages: int = 0
 
 
 @dataclass
@@ -28,6 +29,7 @@ class SweepSettings:
     message_range: list[Any] = field(default_factory=list)
     scope: list[str] = field(default_factory=list)
     threshold: list[Any] = field(default_factory=list)
+    last_messages: list[int] = field(default_factory=lambda: [0])
     max_tokens: float = 500.0
 
 

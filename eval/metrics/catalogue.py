@@ -1,4 +1,4 @@
-"""Every metric there is, found by looking through this package."""
+"""Every metric there is, found by looking through this package and those in it."""
 
 import pkgutil
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import eval.metrics as package
 from eval.metrics.base import Metric
+from eval.metrics.context.base import ContextMetric
 from recall.errors import InputError
 
 
@@ -21,10 +22,16 @@ def catalogue() -> Mapping[str, Metric]:
         InputError: Two modules describe a metric of the same name.
     """
     found: dict[str, Metric] = {}
-    for module_info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        module = import_module(f"{package.__name__}.{module_info.name}")
-        for metric in getattr(module, "METRICS", ()):
+    modules = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    for name in sorted(info.name for info in modules):
+        for metric in getattr(import_module(name), "METRICS", ()):
             if metric.name in found:
-                raise InputError(f"{module.__name__} describes the metric {metric.name!r} again; give it its own name")
+                raise InputError(f"{name} describes the metric {metric.name!r} again; give it its own name")
             found[metric.name] = metric
     return MappingProxyType(found)
+
+
+@cache
+def context_metrics() -> Mapping[str, ContextMetric]:
+    """Those of the context, by name, in the same order."""
+    return MappingProxyType({name: metric for name, metric in catalogue().items() if isinstance(metric, ContextMetric)})

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 MIN_WIDTH = 100
-AXES = ("top_k", "range", "scope", "threshold")
+AXES = ("top_k", "range", "scope", "threshold", "last")
 
 
 def console() -> Console:
@@ -64,21 +64,23 @@ def key_values(heading: str, pairs: Iterable[tuple[str, Any]]) -> list[Renderabl
     return [title(printable(heading)), table]
 
 
-def axes(configuration: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """The four knobs as cells, in the order of AXES."""
+def axes(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+    """The knobs as cells, in the order of AXES."""
     window, threshold = configuration["message_range"], configuration["threshold"]
     return (
         str(configuration["top_k"]),
         f"{window['before']}/{window['after']}",
         configuration["scope"],
         "off" if threshold is None else f"{threshold:g}",
+        str(configuration["last_messages"]),
     )
 
 
 def knobs(configuration: Mapping[str, Any]) -> str:
-    """The four knobs in a line."""
-    top_k, window, scope, threshold = axes(configuration)
-    return f"top_k {top_k}, range {window}, {scope} scope, threshold {threshold}"
+    """The knobs in a line."""
+    top_k, window, scope, threshold, last = axes(configuration)
+    history = "" if last == "0" else f", last {last} messages"
+    return f"top_k {top_k}, range {window}, {scope} scope, threshold {threshold}{history}"
 
 
 def figure(value: float | None) -> str:
