@@ -1,13 +1,15 @@
 """Seeded data of the sizes the benchmarks compare; ratios within one run are what counts."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
 
-from eval.onepass import Judged
+from eval.judged import Judged
 from eval.schema import MESSAGES, QRELS, QUERIES, RUN, TIMINGS, Run, TestCollection
 from recall.protocols import IndexEntry
 from recall.schema import Message, Vectors
@@ -41,13 +43,12 @@ def bench_data() -> SimpleNamespace:
     return SimpleNamespace(unit_rows=unit_rows, index_entries=index_entries, stored_messages=stored_messages)
 
 
-@pytest.fixture(scope="session")
-def sweep_case() -> tuple[Judged, Run]:
-    """500 queries at depth 100 over 20 resources of 500 messages; three relevant messages each."""
-    resources, size, queries, depth = 20, 500, 500, 100
+def made_sweep_case(queries: int, depth: int) -> tuple[Judged, Run]:
+    """Queries over 20 resources of 500 messages in threads of 25; three relevant messages each."""
+    resources, size = 20, 500
     generator = np.random.default_rng(7)
     rows = [
-        (f"r{r}-m{n}", f"r{r}", f"r{r}-t{n // THREAD_LENGTH}", n % THREAD_LENGTH, "user", None, "x", START, None)
+        (f"r{r}-m{n}", f"r{r}", f"r{r}-t{n // THREAD_LENGTH}", n % THREAD_LENGTH, "user", None, f"{r} {n}", START, None)
         for r in range(resources)
         for n in range(size)
     ]
@@ -67,3 +68,9 @@ def sweep_case() -> tuple[Judged, Run]:
     run = Run(pl.DataFrame(hits, schema=RUN, orient="row"), pl.DataFrame(schema=TIMINGS), "resource", depth)
     tokens = generator.integers(5, 80, resources * size).astype(np.int32)
     return Judged(collection, tokens), run
+
+
+@pytest.fixture(scope="session")
+def sweep_case() -> Callable[[int, int], tuple[Judged, Run]]:
+    """A maker of a judged collection and a run, by number of queries and depth; each made once."""
+    return cache(made_sweep_case)

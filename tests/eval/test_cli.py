@@ -168,7 +168,10 @@ WRONG_SETTINGS = [
     ("recall.threshold=2", "recall.threshold is 2.0, expected null (off) or a number from -1 to 1"),
     ("recall.threshold=nan", "recall.threshold is nan, expected null (off) or a number from -1 to 1"),
     ("recall.threshold=high", "recall.threshold is 'high', expected a number"),
-    ("recall.topk=4", "unknown setting 'recall.topk' (did you mean 'top_k'?); allowed here: message_range, scope"),
+    (
+        "recall.topk=4",
+        "unknown setting 'recall.topk' (did you mean 'top_k'?); allowed here: last_messages, message_range",
+    ),
     ("recal.top_k=4", "unknown setting 'recal' (did you mean 'recall'?); allowed here: collection, depth, embedder"),
     ("index.ef=4", "unknown setting 'index.ef'"),
     ("+index.ef=4", "unknown setting 'index.ef'"),

@@ -8,13 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.metrics.context import METRICS, context_scores, context_tokens, score_context
-from eval.schema import PER_QUERY
-from recall.errors import InputError
+from eval.metrics.catalogue import context_metrics
+from eval.metrics.context.base import Seen
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "metrics" / "context.json").read_text(encoding="utf-8"))
 TOKENS = {"m1": 3, "m2": 5, "m3": 0, "메시지": 7, "🎉": 1}
 COSTS = {"context_messages", "context_tokens"}
+BASIC = ("evidence_recall", "evidence_all", "evidence_any", "context_precision", *sorted(COSTS))
+
+
+def scores(seen: Seen, names: tuple[str, ...] = BASIC) -> dict[str, float | None]:
+    return {name: context_metrics()[name].of_query(seen) for name in names}
+
+
+def score_context(context, relevant, tokens=TOKENS):
+    """The basic metrics of a context in which every message is a hit."""
+    return scores(Seen({message: {message} for message in context}, frozenset(), frozenset(relevant), tokens))
+
 
 untimed = settings(deadline=None)
 message_sets = st.frozensets(st.sampled_from(sorted(TOKENS)))
@@ -34,13 +44,10 @@ def literal(context, relevant):
 
 
 def test_the_golden_table_is_reproduced_exactly():
-    found = context_scores(GOLDEN["contexts"], GOLDEN["relevant"], GOLDEN["tokens"])
-    expected = {
-        (query_id, name): None if value is None else float(Fraction(value))
-        for query_id, row in GOLDEN["expected"].items()
-        for name, value in row.items()
-    }
-    assert {(query_id, name): value for query_id, name, value in found.iter_rows()} == expected
+    for query_id, row in GOLDEN["expected"].items():
+        context, relevant = GOLDEN["contexts"].get(query_id, ()), GOLDEN["relevant"].get(query_id, ())
+        expected = {name: None if value is None else float(Fraction(value)) for name, value in row.items()}
+        assert score_context(context, relevant, GOLDEN["tokens"]) == expected, query_id
 
 
 @untimed
@@ -67,24 +74,60 @@ def test_a_larger_context_never_has_less_evidence_nor_a_lower_cost(context, more
         assert small[name] is None or small[name] <= large[name]
 
 
-@untimed
-@given(st.lists(st.sampled_from(sorted(TOKENS))), message_sets)
-def test_order_and_repetition_of_messages_change_nothing(context, relevant):
-    assert score_context(context[::-1] * 2, relevant, TOKENS) == score_context(set(context), relevant, TOKENS)
+def told(**changes):
+    """Two hits with a window each, of a query with three relevant messages; one of them is in the history."""
+    seen = {
+        "windows": {"b": {"a", "b", "c"}, "d": {"c", "d", "e"}},
+        "history": {"e", "f"},
+        "relevant": {"b", "c", "f"},
+        "tokens": {"a": 10, "b": 20, "c": 30, "d": 40, "e": 50, "f": 60},
+        "copies": {"a": 0, "b": 1, "c": 2, "d": 0, "e": 4, "f": 4},
+    }
+    return Seen(**(seen | changes))
 
 
-def test_a_query_of_either_side_alone_is_scored_with_every_metric():
-    found = context_scores({"only a context": ["m1"]}, {"only judged": ["m1"]}, TOKENS)
-    names = sorted(metric.name for metric in METRICS)
-    assert found.schema == PER_QUERY
-    assert found["query_id"].to_list() == ["only a context"] * 6 + ["only judged"] * 6
-    assert found["metric"].to_list() == names * 2
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("evidence_recall", 1.0),
+        ("history_recall", 1 / 3),
+        ("added_recall", 2 / 3),
+        ("added_messages", 4.0),
+        ("added_tokens", 100.0),
+        ("context_messages", 6.0),
+        ("context_tokens", 210.0),
+        ("rescue_rate", 1 / 3),  # c; b is a hit, and f is history
+        ("window_overlap", 1 / 6),  # c stands in both windows
+        ("copy_waste", 2 / 6),  # d says what a says, f what e says
+        ("evidence_recall_within_250", 1.0),
+        ("leaked_messages", 0.0),
+    ],
+)
+def test_a_context_counted_by_hand(name, value):
+    assert context_metrics()[name].of_query(told()) == pytest.approx(value)
 
 
-def test_no_query_gives_an_empty_table_of_the_right_schema():
-    assert context_scores({}, {}, {}).equals(PER_QUERY.to_frame())
+def test_a_budget_takes_whole_windows_in_the_order_of_ranks():
+    within = context_metrics()["evidence_recall_within_250"].of_query
+    cheap = told().tokens
+    assert within(told(tokens=cheap | {"d": 80})) == 1.0  # 250
+    assert within(told(tokens=cheap | {"d": 81})) == 1.0  # only the second window is left out, and it brings nothing
+    assert within(told(tokens=cheap | {"a": 91})) == 1 / 3  # the first does not fit: the history is what is left
+    assert within(told(tokens=cheap | {"f": 1000})) == 1 / 3  # nor does the history, which is there all the same
 
 
-def test_a_message_without_a_token_count_is_named():
-    with pytest.raises(InputError, match="without a token count: 1, first 'lost'"):
-        context_tokens({"m1", "lost"}, TOKENS)
+def test_messages_of_other_resources_are_counted():
+    assert context_metrics()["leaked_messages"].of_query(told(strangers={"a", "f", "z"})) == 2.0
+
+
+def test_nothing_seen_is_null_or_nothing():
+    nothing = told(windows={}, history=set(), relevant=set())
+    values = {name: metric.of_query(nothing) for name, metric in context_metrics().items()}
+    assert {name for name, value in values.items() if value is not None} == {
+        "context_messages",
+        "context_tokens",
+        "added_messages",
+        "added_tokens",
+        "leaked_messages",
+    }
+    assert not any(values.values())
