@@ -27,7 +27,7 @@ from eval.provenance import manifest
 from eval.results import discard_unfinished, results, write_run
 from eval.schema import TestCollection
 from eval.search import search_collection, search_store
-from eval.system import Parts, System, assemble
+from eval.system import Parts, Surroundings, System, assemble
 from eval.tokens import TOKENIZER_NAME
 from eval.tracking import Tracker
 from recall.errors import IndexingError, OptionsError
@@ -291,7 +291,9 @@ def _system(settings: Any, advance: Callable[[int, int], None]) -> System:
         retriever=lambda embedder, index: build(settings, "retriever", embedder=embedder, index=index),
         store=lambda: build(settings, "store"),
     )
-    return assemble(parts, plain(settings), depth=int(settings.depth), progress=advance)
+    around = Surroundings(**plain_value(settings.retrieval))
+    with named_in("retrieval"):
+        return assemble(parts, plain(settings), depth=int(settings.depth), surroundings=around, progress=advance)
 
 
 def _read(kind: str, path: str) -> TestCollection:

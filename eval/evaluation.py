@@ -15,7 +15,7 @@ from eval.metrics.efficiency import latency
 from eval.metrics.ranking import DEFAULT_CUTOFFS, ranking_scores
 from eval.metrics.summary import summarise, summarise_by_type
 from eval.onepass import FALSE_RECALL, TURN_TOKENS, OnePass
-from eval.runner import Retrieval, contexts, encode, retrieve
+from eval.runner import Retrieval, Yardstick, contexts, encode, retrieve
 from eval.schema import Run, TestCollection
 from eval.system import System, messages_of
 from eval.tokens import count_tokens
@@ -54,7 +54,11 @@ class Prepared:
 
     def retrieve(self, scope: ScopeName) -> Retrieval:
         """The run of one scope."""
-        return retrieve(self.collection, self.system.retriever, self.encoded, scope=scope, depth=self.depth)
+        retriever = self.system.retriever
+        found = retrieve(self.collection, retriever, self.encoded, scope=scope, depth=self.depth)
+        if isinstance(retriever, Yardstick):
+            return found._replace(run=retriever.judge(found.run, self.collection))
+        return found
 
 
 def prepare(
@@ -74,7 +78,7 @@ def prepare(
     """
     # One template for every system, so that costs compare.
     tokens = count_tokens([COUNTED.render(message) for message in messages_of(collection)])
-    encoded = encode(collection, system.retriever, progress)
+    encoded = encode(collection, system.retriever, progress, query_messages=system.query_messages)
     return Prepared(collection, system, encoded, Judged(collection, tokens), depth)
 
 

@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from time import perf_counter_ns
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import polars as pl
 
 from eval.metrics.ann import ann_recall
+from eval.query_text import query_texts
 from eval.schema import PER_QUERY, RUN, TIMINGS, Run, TestCollection
 from recall.options import RecallOptions
 from recall.protocols import EncodedQuery, MessageReader, Retriever
@@ -29,6 +30,15 @@ class Query(NamedTuple):
     text: str
 
 
+@runtime_checkable
+class Yardstick(Protocol):
+    """A retriever whose run is put in order with knowledge of the answers."""
+
+    def judge(self, run: Run, collection: TestCollection) -> Run:
+        """The run to score, of the run it retrieved."""
+        ...
+
+
 class Retrieval(NamedTuple):
     """One run, and how well an approximate index did on it.
 
@@ -47,13 +57,25 @@ def queries_of(collection: TestCollection) -> list[Query]:
 
 
 def encode(
-    collection: TestCollection, retriever: Retriever, progress: Callable[[int, int], None] | None = None
+    collection: TestCollection,
+    retriever: Retriever,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    query_messages: int = 1,
 ) -> dict[str, EncodedQuery]:
-    """Every query in the retriever's form, one at a time as an assistant would; independent of the scope."""
+    """Every query in the retriever's form, one at a time as an assistant would; independent of the scope.
+
+    Args:
+        collection: What is asked.
+        retriever: What answers.
+        progress: Told (done, total) queries.
+        query_messages: The query and the user's messages before it in its thread, together so many.
+    """
     encoded = {}
     queries = queries_of(collection)
+    texts = query_texts(collection, query_messages)
     for number, query in enumerate(queries, start=1):
-        encoded[query.query_id] = retriever.encode(query.text)
+        encoded[query.query_id] = retriever.encode(texts[query.query_id])
         if progress:
             progress(number, len(queries))
     return encoded

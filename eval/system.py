@@ -3,8 +3,9 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ from eval.errors import ConfigError
 from eval.schema import TestCollection
 from recall.embedders.cached import CachedEmbedder
 from recall.engine import RecallEngine
+from recall.errors import OptionsError
+from recall.options import MAX_RANGE
 from recall.protocols import Embedder, Retriever, Store
+from recall.retrievers.narrowed import NarrowedRetriever
+from recall.retrievers.recency_weighted import RecencyWeightedRetriever
 from recall.schema import Message
 
 HOME_VARIABLE = "RECALL_HOME"
@@ -36,6 +41,7 @@ class System:
         engine: Both, behind `recall`.
         cache: The embedder's cache.
         identity: What makes this system the one it is; plain data.
+        query_messages: The query and the user's messages before it that are searched with, together.
     """
 
     retriever: Retriever
@@ -43,6 +49,7 @@ class System:
     engine: RecallEngine
     cache: CachedEmbedder
     identity: dict[str, Any]
+    query_messages: int = 1
 
     @property
     def system_id(self) -> str:
@@ -68,6 +75,52 @@ class System:
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """What is searched and with what words, whatever the retriever.
+
+    Attributes:
+        roles: Only messages of these roles can be hits; None for all.
+        since: Only messages created at this time or later, ISO 8601 with a zone.
+        until: Only messages created before this time.
+        half_life_days: Scores halve with every half-life of a message's age; None is off.
+        query_messages: The query and the user's messages before it in its thread, together so many.
+    """
+
+    roles: Sequence[str] | None = None
+    since: str | None = None
+    until: str | None = None
+    half_life_days: float | None = None
+    query_messages: int = 1
+
+    def around(self, retriever: Retriever) -> Retriever:
+        """The retriever within these surroundings.
+
+        Raises:
+            OptionsError: A setting that cannot be used.
+        """
+        if not 1 <= self.query_messages <= MAX_RANGE:
+            raise OptionsError("query_messages", self.query_messages, f"an integer from 1 to {MAX_RANGE}")
+        since, until = _moment("since", self.since), _moment("until", self.until)
+        if (self.roles, since, until) != (None, None, None):
+            retriever = NarrowedRetriever(retriever, roles=self.roles, since=since, until=until)
+        if self.half_life_days is not None:
+            retriever = RecencyWeightedRetriever(retriever, half_life_days=self.half_life_days)
+        return retriever
+
+
+PLAIN = Surroundings()
+
+
+def _moment(name: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OptionsError(name, text, "a time such as 2024-05-31T00:00:00Z") from error
+
+
+@dataclass(frozen=True)
 class Parts:
     """Makers of the four parts; each takes what the program supplies."""
 
@@ -77,25 +130,35 @@ class Parts:
     store: Callable[[], Store]
 
 
-def assemble(parts: Parts, settings: dict[str, Any], *, depth: int, progress: Progress | None = None) -> System:
+def assemble(
+    parts: Parts,
+    settings: dict[str, Any],
+    *,
+    depth: int,
+    surroundings: Surroundings = PLAIN,
+    progress: Progress | None = None,
+) -> System:
     """The system that `parts` make, with its embedder behind the cache under `home()`.
 
     Args:
         parts: Makers of embedder, index, retriever and store.
         settings: The groups' settings, for the identity.
         depth: Hits fetched per query, whatever top_k.
+        surroundings: What is searched and with what words.
         progress: Told (done, total) while texts are embedded.
     """
     cache = CachedEmbedder(parts.embedder(), directory=home() / "embeddings", progress=progress)
-    retriever = parts.retriever(cache, parts.index())
+    inner = parts.retriever(cache, parts.index())
+    retriever = surroundings.around(inner)
     store = parts.store()
-    identity = {
-        "embedder": {"passage": cache.identity("passage"), "query": cache.identity("query")},
-        "index": settings["index"],
-        "retriever": settings["retriever"],
-        "depth": depth,
-    }
-    return System(retriever, store, RecallEngine(retriever, store, depth=depth), cache, identity)
+    identity: dict[str, Any] = {"retriever": settings["retriever"], "depth": depth}
+    if inner.space is not None:
+        passage, query = cache.identity("passage"), cache.identity("query")
+        identity |= {"embedder": {"passage": passage, "query": query}, "index": settings["index"]}
+    if surroundings != PLAIN:
+        identity["retrieval"] = asdict(surroundings)
+    engine = RecallEngine(retriever, store, depth=depth)
+    return System(retriever, store, engine, cache, identity, surroundings.query_messages)
 
 
 def messages_of(collection: TestCollection, resource_id: str | None = None) -> list[Message]:

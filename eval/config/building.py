@@ -17,17 +17,29 @@ from eval.errors import ConfigError
 
 
 def build(settings: DictConfig, group: str, **parts: Any) -> Any:
-    """The object a group's `_target_` makes from its settings and from `parts` the program supplies.
+    """The object a group's `_target_` makes from its settings and from those of `parts` that it takes.
+
+    A setting that has a `_target_` itself is made first, from its own settings and the same parts.
 
     Raises:
         ConfigError: A key the target does not take, a value of the wrong type, a missing value or target.
     """
     with readable_errors():
         node = settings[group]
+    return _made(group, node, parts)
+
+
+def _made(group: str, node: Any, parts: Mapping[str, Any]) -> Any:
     target = _locate(group, node)
-    allowed = _parameters(target, without=parts)
+    taken = inspect.signature(target).parameters
+    made = {name: part for name, part in parts.items() if name in taken}
+    for name in node:
+        inner = node._get_node(name)
+        if isinstance(inner, DictConfig) and "_target_" in inner and str(name) in taken:
+            made[str(name)] = _made(f"{group}.{name}", inner, parts)
+    allowed = _parameters(target, without=made)
     schema = make_dataclass("Schema", [(name, kind, field(default=default)) for name, kind, default in allowed])
-    given = {str(key): node._get_node(key) for key in node if key != "_target_"}
+    given = {str(key): node._get_node(key) for key in node if key != "_target_" and key not in made}
     for name in given:
         if name not in {known for known, _, _ in allowed}:
             raise ConfigError(unknown_setting(f"{group}.{name}", name, [known for known, _, _ in allowed]))
@@ -38,7 +50,7 @@ def build(settings: DictConfig, group: str, **parts: Any) -> Any:
         values = OmegaConf.to_container(typed, resolve=True, throw_on_missing=True)
     assert isinstance(values, dict)
     with named_in(group):
-        return target(**{str(key): value for key, value in values.items()}, **parts)
+        return target(**{str(key): value for key, value in values.items()}, **made)
 
 
 def _locate(group: str, node: Any) -> Callable[..., Any]:

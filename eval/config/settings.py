@@ -34,6 +34,17 @@ class SweepSettings:
 
 
 @dataclass
+class RetrievalSettings:
+    """What is searched, and with what words, whatever the retriever; see `eval.system.Surroundings`."""
+
+    roles: list[str] | None = None
+    since: str | None = None
+    until: str | None = None
+    half_life_days: float | None = None
+    query_messages: int = 1
+
+
+@dataclass
 class Settings:
     """Everything a command can be told."""
 
@@ -43,6 +54,7 @@ class Settings:
     retriever: Any = MISSING
     store: Any = MISSING
     tracking: Any = MISSING
+    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     recall: RecallSettings = field(default_factory=RecallSettings)
     sweep: SweepSettings = field(default_factory=SweepSettings)
     depth: int = 100
