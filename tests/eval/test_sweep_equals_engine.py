@@ -18,7 +18,10 @@ from eval.system import Parts, assemble
 from recall.embedders.sentence_transformer import SentenceTransformerEmbedder
 from recall.indexes.hnsw import HnswIndex
 from recall.options import RecallOptions
+from recall.protocols import Embedder, VectorIndex
+from recall.retrievers.bm25 import Bm25Retriever
 from recall.retrievers.dense import DenseRetriever
+from recall.retrievers.hybrid import HybridRetriever
 from recall.schema import RequestContext
 from recall.stores.memory import InMemoryStore
 
@@ -35,9 +38,9 @@ COMPARED = (
 )
 
 
-def sample_of(table: pl.DataFrame, seed: int) -> list[dict]:
+def sample_of(table: pl.DataFrame, seed: int, size: int = CONFIGURATIONS) -> list[dict]:
     """Random rows of a sweep."""
-    chosen = np.random.default_rng(seed).choice(table.height, CONFIGURATIONS, replace=False)
+    chosen = np.random.default_rng(seed).choice(table.height, size, replace=False)
     return [table.row(int(number), named=True) for number in chosen]
 
 
@@ -108,24 +111,34 @@ def test_the_chosen_row_has_the_metrics_of_its_own_evaluation(prepared: Callable
     assert body["by_type"].keys() == alone["by_type"].keys()
 
 
+def dense_retriever(embedder: Embedder, index: VectorIndex) -> DenseRetriever:
+    return DenseRetriever(embedder, index)
+
+
+RETRIEVERS = {
+    "dense": dense_retriever,
+    "bm25": lambda embedder, index: Bm25Retriever(),
+    "hybrid": lambda embedder, index: HybridRetriever(DenseRetriever(embedder, index), Bm25Retriever()),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_cache")
-def test_sixty_random_configurations_on_real_conversations(locomo_path: Path) -> None:
+@pytest.mark.parametrize("name", RETRIEVERS)
+def test_a_hundred_random_configurations_on_real_conversations(locomo_path: Path, name: str) -> None:
+    """Of each of three retrievers, windows and histories as the engine makes them."""
     collection = load_locomo(str(locomo_path))
-    parts = Parts(
-        embedder=SentenceTransformerEmbedder,
-        index=HnswIndex,
-        retriever=lambda embedder, index: DenseRetriever(embedder, index),
-        store=InMemoryStore,
-    )
-    system = assemble(parts, {"index": "hnsw", "retriever": "dense"}, depth=60)
+    parts = Parts(SentenceTransformerEmbedder, HnswIndex, RETRIEVERS[name], InMemoryStore)
+    system = assemble(parts, {"index": "hnsw", "retriever": name}, depth=60)
     system.ingest(collection)
     held = prepare(collection, system, depth=60)
-    table = sweep(held, GRID, SCOPES, max_tokens=500).tables["sweep"]
+    levels = [None] if system.retriever.score_range[0] > 1 else [None, 0.05, 0.2, 0.3, 0.5]
+    grid = Grid(GRID.top_ks, GRID.ranges, levels, [0, 5, 20])
+    table = sweep(held, grid, SCOPES, max_tokens=5000).tables["sweep"]
     runs = {scope: held.retrieve(scope).run for scope in SCOPES}
-    for row in sample_of(table, seed=3):
+    for row in sample_of(table, seed=3, size=100):
         options = options_of(row)
-        seen = contexts(collection, system.store, runs[options.scope], options)
+        seen = contexts(collection, system.store, runs[options.scope], options, row["last_messages"])
         expected = means_of(held, seen.message_ids)
         for metric in COMPARED:
             assert row[metric] == pytest.approx(expected[metric], abs=1e-12), row
