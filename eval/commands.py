@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eval.axes import ThresholdAxis, axis
 from eval.collection import describe, write_collection
 from eval.config import (
     build,
@@ -58,22 +59,14 @@ class Plan(NamedTuple):
     """What a job will measure, checked before anything is loaded.
 
     Attributes:
-        group: Where the options come from, `recall` or `sweep`.
-        options: Every threshold that will be used, to be checked against the retriever's scale.
         deepest: The largest top_k.
+        check_scale: Raises OptionsError if a threshold is off a retriever's scale.
         measure: The measurement itself.
     """
 
-    group: str
-    options: list[RecallOptions]
     deepest: int
+    check_scale: Callable[[tuple[float, float]], object]
     measure: Callable[[Prepared], Outcome]
-
-    def check_thresholds(self, score_range: tuple[float, float]) -> None:
-        """Raise OptionsError if a threshold is off the retriever's scale."""
-        with named_in(self.group):
-            for options in self.options:
-                options.check_threshold(score_range)
 
 
 def run_job(command: str, settings: Any) -> Finished:
@@ -205,7 +198,7 @@ def _run_job(command: str, settings: Any, folder: Path) -> Finished:
     depth = _depth(settings, plan.deepest)
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = _system(settings, advance)
-        plan.check_thresholds(system.retriever.score_range)
+        plan.check_scale(system.retriever.score_range)
         collection: TestCollection = build(settings, "collection")
         if command == "sweep" and not (collection.qrels["relevance"] >= 1).any():
             raise CollectionError(collection.name, [NO_EVIDENCE])
@@ -225,29 +218,30 @@ def _evaluation_plan(settings: Any) -> Plan:
     options = recall_options(settings)
     with named_in("recall"):
         last = checked_last_messages(settings.recall.last_messages)
-    return Plan("recall", [options], options.top_k, lambda prepared: evaluate(prepared, options, last))
+
+    def check(scale: tuple[float, float]) -> None:
+        with named_in("recall"):
+            options.check_threshold(scale)
+
+    return Plan(options.top_k, check, lambda prepared: evaluate(prepared, options, last))
 
 
 def _sweep_plan(settings: Any) -> Plan:
     axes = settings.sweep
-    top_ks = _axis("top_k", plain_value(axes.top_k), lambda value: RecallOptions(value).top_k)
-    windows = _axis("message_range", plain_value(axes.message_range), MessageRange.of)
-    scopes: list[ScopeName] = _axis("scope", plain_value(axes.scope), lambda value: RecallOptions(scope=value).scope)
-    levels = _axis("threshold", plain_value(axes.threshold), lambda value: RecallOptions(threshold=value))
-    histories = _axis("last_messages", plain_value(axes.last_messages), checked_last_messages)
+    top_ks = axis("top_k", plain_value(axes.top_k), lambda value: RecallOptions(value).top_k)
+    windows = axis("message_range", plain_value(axes.message_range), MessageRange.of)
+    scopes: list[ScopeName] = axis("scope", plain_value(axes.scope), lambda value: RecallOptions(scope=value).scope)
+    histories = axis("last_messages", plain_value(axes.last_messages), checked_last_messages)
+    levels = ThresholdAxis.of(plain_value(axes.threshold), plain_value(axes.threshold_by_scale))
     if not 0 < axes.max_tokens < math.inf:
         raise OptionsError("sweep.max_tokens", axes.max_tokens, "a finite number above 0")
-    ranges = [(window.before, window.after) for window in windows]
-    grid = Grid(top_ks, ranges, [level.threshold for level in levels], histories)
-    return Plan("sweep", levels, max(top_ks), lambda prepared: sweep(prepared, grid, scopes, axes.max_tokens))
 
+    def measure(prepared: Prepared) -> Outcome:
+        ranges = [(window.before, window.after) for window in windows]
+        thresholds = levels.on(prepared.system.retriever.score_range)
+        return sweep(prepared, Grid(top_ks, ranges, thresholds, histories), scopes, axes.max_tokens)
 
-def _axis(name: str, values: list[Any], checked: Callable[[Any], Any]) -> list[Any]:
-    """The distinct values of one axis, in the order given, each validated like the option it stands for."""
-    if not values:
-        raise OptionsError(f"sweep.{name}", values, "a list with at least one value")
-    with named_in("sweep"):
-        return list(dict.fromkeys(checked(value) for value in values))
+    return Plan(max(top_ks), levels.on, measure)
 
 
 def _depth(settings: Any, deepest: int) -> int:
@@ -292,8 +286,7 @@ def _system(settings: Any, advance: Callable[[int, int], None]) -> System:
         store=lambda: build(settings, "store"),
     )
     around = Surroundings(**plain_value(settings.retrieval))
-    with named_in("retrieval"):
-        return assemble(parts, plain(settings), depth=int(settings.depth), surroundings=around, progress=advance)
+    return assemble(parts, plain(settings), depth=int(settings.depth), surroundings=around, progress=advance)
 
 
 def _read(kind: str, path: str) -> TestCollection:

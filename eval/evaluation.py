@@ -1,6 +1,6 @@
 """From a collection and a system to results: one configuration, or the whole grid of cheap axes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ from eval.metrics.efficiency import latency
 from eval.metrics.ranking import DEFAULT_CUTOFFS, ranking_scores
 from eval.metrics.summary import summarise, summarise_by_type
 from eval.onepass import FALSE_RECALL, TURN_TOKENS, OnePass
-from eval.runner import Retrieval, Yardstick, contexts, encode, retrieve
+from eval.runner import Retrieval, RunMaker, contexts, encode, retrieve
 from eval.schema import Run, TestCollection
 from eval.system import System, messages_of
 from eval.tokens import count_tokens
-from recall.options import RecallOptions
+from recall.options import ANY_SCALE, RecallOptions
 from recall.protocols import EncodedQuery
 from recall.schema import ScopeName
 from recall.template import TextTemplate
@@ -56,8 +56,8 @@ class Prepared:
         """The run of one scope."""
         retriever = self.system.retriever
         found = retrieve(self.collection, retriever, self.encoded, scope=scope, depth=self.depth)
-        if isinstance(retriever, Yardstick):
-            return found._replace(run=retriever.judge(found.run, self.collection))
+        if isinstance(retriever, RunMaker):
+            return found._replace(run=retriever.make_run(found.run, self.collection))
         return found
 
 
@@ -128,14 +128,21 @@ def _measured(prepared: Prepared, knobs: Configuration, found: Retrieval, scores
     """Everything about one configuration, with its contexts as the engine makes them."""
     options = _options(knobs)
     seen = contexts(prepared.collection, prepared.system.store, found.run, options, knobs.last_messages)
-    for query_id, expected in scores.contexts(knobs).items():
-        if expected != set(seen.message_ids[query_id]):
-            raise RuntimeError(f"the one pass and the engine show different messages for query {query_id!r}")
+    per_query = scores.per_query(knobs)
+    if not per_query.filter(pl.col("metric") == "leaked_messages")["value"].sum():
+        _check_agreement(scores.contexts(knobs), seen.message_ids)
     ranking = ranking_scores(found.run.hits, prepared.collection.qrels)
-    per_query = pl.concat([ranking, scores.per_query(knobs), found.ann]).sort("metric", "query_id")
+    per_query = pl.concat([ranking, per_query, found.ann]).sort("metric", "query_id")
     timings = pl.concat([found.run.timings, seen.timings])
     body = _body(prepared, knobs, per_query, found.run, timings)
     return Outcome(body, {"timings": timings, "per_query": per_query})
+
+
+def _check_agreement(scored: Mapping[str, set[str]], shown: Mapping[str, Sequence[str]]) -> None:
+    """What was scored is what the engine shows; it shows nothing of other resources, so a run that leaks differs."""
+    for query_id, expected in scored.items():
+        if expected != set(shown[query_id]):
+            raise RuntimeError(f"the one pass and the engine show different messages for query {query_id!r}")
 
 
 def relevant_ids(collection: TestCollection) -> dict[str, set[str]]:
@@ -238,6 +245,7 @@ def _options(knobs: Configuration) -> RecallOptions:
         message_range={"before": knobs.before, "after": knobs.after},
         scope=knobs.scope,
         threshold=knobs.threshold,
+        score_range=ANY_SCALE,
     )
 
 

@@ -46,7 +46,7 @@ class OnePass:
         if deepest > run.depth:
             raise ConfigError(
                 f"the run holds {run.depth} hits per query and the grid asks for top_k {deepest}; "
-                f"set depth={deepest} or more"
+                f"set depth={deepest} or more (retriever.run_depth, where a saved run was asked for so many)"
             )
         self.judged = judged
         self.run = run

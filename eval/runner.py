@@ -31,10 +31,10 @@ class Query(NamedTuple):
 
 
 @runtime_checkable
-class Yardstick(Protocol):
-    """A retriever whose run is put in order with knowledge of the answers."""
+class RunMaker(Protocol):
+    """A retriever that makes its run with knowledge of the collection: of the answers, or of a saved run."""
 
-    def judge(self, run: Run, collection: TestCollection) -> Run:
+    def make_run(self, run: Run, collection: TestCollection) -> Run:
         """The run to score, of the run it retrieved."""
         ...
 

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from eval.errors import ConfigError
+from eval.saved_run import SavedRun
 from eval.schema import TestCollection
 from recall.embedders.cached import CachedEmbedder
 from recall.engine import RecallEngine
@@ -98,6 +99,12 @@ class Surroundings:
         Raises:
             OptionsError: A setting that cannot be used.
         """
+        try:
+            return self._around(retriever)
+        except OptionsError as error:
+            raise OptionsError(f"retrieval.{error.field}", error.value, error.allowed) from None
+
+    def _around(self, retriever: Retriever) -> Retriever:
         if not 1 <= self.query_messages <= MAX_RANGE:
             raise OptionsError("query_messages", self.query_messages, f"an integer from 1 to {MAX_RANGE}")
         since, until = _moment("since", self.since), _moment("until", self.until)
@@ -155,6 +162,8 @@ def assemble(
     if inner.space is not None:
         passage, query = cache.identity("passage"), cache.identity("query")
         identity |= {"embedder": {"passage": passage, "query": query}, "index": settings["index"]}
+    if isinstance(inner, SavedRun):
+        identity["run_sha256"] = inner.identity
     if surroundings != PLAIN:
         identity["retrieval"] = asdict(surroundings)
     engine = RecallEngine(retriever, store, depth=depth)

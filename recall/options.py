@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Self, TypeGuard, get_args
 
 from recall.errors import OptionsError
 from recall.schema import ScopeName
 
+ANY_SCALE = (-inf, inf)
+"""Of options that are read before their retriever is known."""
 COSINE = (-1.0, 1.0)
 """Smallest and largest score of a dense retriever."""
 MAX_RANGE = 10_000
@@ -165,7 +168,8 @@ def _check_threshold(threshold: object, score_range: tuple[float, float]) -> Non
     low, high = score_range
     allowed = "null: this retriever's scores have no absolute scale"
     if low <= high:
-        allowed = f"null (off) or a number from {low:g} to {high:g}, the range of this retriever's scores"
+        span = "" if score_range == ANY_SCALE else f" from {low:g} to {high:g}, the range of this retriever's scores"
+        allowed = f"null (off) or a number{span}"
     # Comparing finds NaN out too, and infinity where the scale has no end.
     if not _is_number(threshold) or not low <= threshold <= high or not abs(threshold) <= sys.float_info.max:
         raise OptionsError("threshold", threshold, allowed)

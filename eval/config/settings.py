@@ -7,7 +7,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from eval.config.sentences import named_in, readable_errors
-from recall.options import MessageRange, RecallOptions
+from recall.options import ANY_SCALE, MessageRange, RecallOptions
 
 
 @dataclass
@@ -28,7 +28,8 @@ class SweepSettings:
     top_k: list[int] = field(default_factory=list)
     message_range: list[Any] = field(default_factory=list)
     scope: list[str] = field(default_factory=list)
-    threshold: list[Any] = field(default_factory=list)
+    threshold: Any = None
+    threshold_by_scale: dict[str, Any] = field(default_factory=dict)
     last_messages: list[int] = field(default_factory=lambda: [0])
     max_tokens: float = 500.0
 
@@ -83,6 +84,7 @@ def recall_options(settings: DictConfig) -> RecallOptions:
             message_range=MessageRange.of(plain_value(knobs.message_range)),
             scope=knobs.scope,
             threshold=knobs.threshold,
+            score_range=ANY_SCALE,  # the retriever says later what its own is
         )
 
 

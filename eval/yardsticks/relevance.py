@@ -42,10 +42,10 @@ class Oracle:
         before: datetime | None = None,
         exact: bool = False,
     ) -> Ranking:
-        """Nothing: see `judge`."""
+        """Nothing: see `make_run`."""
         return Ranking((), np.empty(0, dtype=np.float32))
 
-    def judge(self, run: Run, collection: TestCollection) -> Run:
+    def make_run(self, run: Run, collection: TestCollection) -> Run:
         """The run of what is relevant."""
         asked = collection.queries.select("query_id", "thread_id", "asked_at", "resource_id")
         found = (
@@ -105,10 +105,10 @@ class Headroom:
         before: datetime | None = None,
         exact: bool = False,
     ) -> Ranking:
-        """The inner one's ranking: see `judge`."""
+        """The inner one's ranking: see `make_run`."""
         return self._inner.rank(query, scope, depth, before=before, exact=exact)
 
-    def judge(self, run: Run, collection: TestCollection) -> Run:
+    def make_run(self, run: Run, collection: TestCollection) -> Run:
         """The run with the relevant of its first hits in front, best grade first, then in the order they had."""
         graded = run.hits.join(collection.qrels, on=["query_id", "message_id"], how="left").with_columns(
             pl.when(pl.col("rank") <= self._candidates).then(pl.col("relevance").fill_null(0)).otherwise(-1)
