@@ -19,8 +19,10 @@ from eval.config import (
     recall_options,
     run_folder,
 )
+from eval.document import LARGEST_CUTOFF, NO_EVIDENCE, Price
 from eval.errors import CollectionError, ConfigError
-from eval.evaluation import LARGEST_CUTOFF, NO_EVIDENCE, Outcome, Prepared, evaluate, prepare, sweep
+from eval.evaluation import Outcome, Prepared, evaluate, prepare, sweep
+from eval.foreign_queries import with_foreign_queries
 from eval.grid import Grid
 from eval.ingestion import Ingested, Line, ingest_lines, read_lines
 from eval.progress import progress
@@ -98,7 +100,7 @@ def search(text: str, overrides: Sequence[str], *, resource_id: str | None, thre
         system = _system(settings, advance)
         with named_in("recall"):
             options.check_threshold(system.retriever.score_range)
-        collection: TestCollection = build(settings, "collection")
+        collection = _collection(settings)
         return search_collection(collection, system, options, text, resource_id=resource_id, thread_id=thread_id)
 
 
@@ -174,7 +176,7 @@ def ingest_messages(
 
 def generate_collection(overrides: Sequence[str], out: Path | None) -> dict[str, Any]:
     """Generate a collection and write it to a folder, `datasets/NAME` by default; its description."""
-    collection: TestCollection = build(compose(overrides), "collection")
+    collection = _collection(compose(overrides))
     if out is None and Path(collection.name).name != collection.name:
         raise ConfigError(f"collection.name is {collection.name!r}, expected a plain folder name, or give --out DIR")
     return _written(collection, out or DATASETS / collection.name)
@@ -195,18 +197,19 @@ def _run_job(command: str, settings: Any, folder: Path) -> Finished:
     # Both are read, so that a wrong value is told even where the other command would use it.
     plans = {"eval": _evaluation_plan(settings), "sweep": _sweep_plan(settings)}
     plan = plans[command]
+    price = _price(settings.cost)
     depth = _depth(settings, plan.deepest)
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = _system(settings, advance)
         plan.check_scale(system.retriever.score_range)
-        collection: TestCollection = build(settings, "collection")
+        collection = _collection(settings)
         if command == "sweep" and not (collection.qrels["relevance"] >= 1).any():
             raise CollectionError(collection.name, [NO_EVIDENCE])
         tracker: Tracker = build(settings, "tracking")
         tracker.check()
         system.ingest(collection)
     with progress("embedding queries", quiet_below=QUIET_BELOW) as advance:
-        outcome = plan.measure(prepare(collection, system, depth=depth, progress=advance))
+        outcome = plan.measure(prepare(collection, system, depth=depth, price=price, progress=advance))
     cache = {"hits": system.cache.hits, "misses": system.cache.misses}
     origin = manifest(plain(settings), job_overrides(), tokenizer=TOKENIZER_NAME, cache=cache)
     document = results(command, outcome.body, origin)
@@ -242,6 +245,13 @@ def _sweep_plan(settings: Any) -> Plan:
         return sweep(prepared, Grid(top_ks, ranges, thresholds, histories), scopes, axes.max_tokens)
 
     return Plan(max(top_ks), levels.on, measure)
+
+
+def _price(settings: Any) -> Price:
+    for name in ("price_per_million_tokens", "turns_per_month"):
+        if not 0 <= settings[name] < math.inf:
+            raise OptionsError(f"cost.{name}", settings[name], "a finite number of 0 or more")
+    return Price(settings.price_per_million_tokens, settings.turns_per_month)
 
 
 def _depth(settings: Any, deepest: int) -> int:
@@ -289,12 +299,20 @@ def _system(settings: Any, advance: Callable[[int, int], None]) -> System:
     return assemble(parts, plain(settings), depth=int(settings.depth), surroundings=around, progress=advance)
 
 
+def _collection(settings: Any) -> TestCollection:
+    collection: TestCollection = build(settings, "collection", without=("foreign_queries",))
+    count = plain_value(settings.collection.get("foreign_queries", 0))
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise OptionsError("collection.foreign_queries", count, "an integer of 0 or more")
+    return with_foreign_queries(collection, count)
+
+
 def _read(kind: str, path: str) -> TestCollection:
     settings = compose([f"collection={kind}"])
     if "path" not in set(settings.collection):  # "in" alone takes a missing value for an absent key
         raise ConfigError(f"format {kind!r} is generated, not read; use `recall collection generate collection={kind}`")
     settings.collection.path = path
-    collection: TestCollection = build(settings, "collection")
+    collection = _collection(settings)
     return collection
 
 

@@ -7,14 +7,24 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from eval.choice import best_within, pareto_front
+from eval.document import (
+    NO_EVIDENCE,
+    Price,
+    Scored,
+    collection_body,
+    configuration_body,
+    grid_body,
+    row_body,
+)
 from eval.errors import CollectionError
 from eval.grid import Configuration, Grid
 from eval.judged import Judged
-from eval.metrics.catalogue import context_metrics
+from eval.metrics.abstention import abstention
+from eval.metrics.ann import ann_body
 from eval.metrics.efficiency import latency
-from eval.metrics.ranking import DEFAULT_CUTOFFS, ranking_scores
-from eval.metrics.summary import summarise, summarise_by_type
-from eval.onepass import FALSE_RECALL, TURN_TOKENS, OnePass
+from eval.metrics.freshness import freshness
+from eval.metrics.ranking import ranking_scores
+from eval.onepass import OnePass
 from eval.runner import Retrieval, RunMaker, contexts, encode, retrieve
 from eval.schema import Run, TestCollection
 from eval.system import System, messages_of
@@ -26,8 +36,7 @@ from recall.template import TextTemplate
 
 REFERENCE = RecallOptions()
 COUNTED = TextTemplate()
-NO_EVIDENCE = "no query has evidence, so quality cannot be computed"
-LARGEST_CUTOFF = max(DEFAULT_CUTOFFS)
+DEFAULT_PRICE = Price()
 
 
 class Outcome(NamedTuple):
@@ -51,6 +60,7 @@ class Prepared:
     encoded: dict[str, EncodedQuery]
     judged: Judged
     depth: int
+    price: Price = DEFAULT_PRICE
 
     def retrieve(self, scope: ScopeName) -> Retrieval:
         """The run of one scope."""
@@ -66,6 +76,7 @@ def prepare(
     system: System,
     *,
     depth: int,
+    price: Price = DEFAULT_PRICE,
     progress: Callable[[int, int], None] | None = None,
 ) -> Prepared:
     """Count the tokens of every message and encode every query.
@@ -74,12 +85,13 @@ def prepare(
         collection: What is asked, of what.
         system: What answers; it holds the collection's messages already.
         depth: Hits per query.
+        price: Of the tokens of a context.
         progress: Told (done, total) queries encoded.
     """
     # One template for every system, so that costs compare.
     tokens = count_tokens([COUNTED.render(message) for message in messages_of(collection)])
     encoded = encode(collection, system.retriever, progress, query_messages=system.query_messages)
-    return Prepared(collection, system, encoded, Judged(collection, tokens), depth)
+    return Prepared(collection, system, encoded, Judged(collection, tokens), depth, price)
 
 
 def evaluate(prepared: Prepared, options: RecallOptions, last_messages: int = 0) -> Outcome:
@@ -111,14 +123,15 @@ def sweep(prepared: Prepared, grid: Grid, scopes: Sequence[ScopeName], max_token
         raise CollectionError(prepared.collection.name, [NO_EVIDENCE])
     chosen = Configuration(*(best[name] for name in Configuration._fields))
     measured = _measured(prepared, chosen, retrievals[chosen.scope], passes[chosen.scope])
-    others = [warning for scope in scopes for warning in _warnings(prepared, retrievals[scope].run)]
+    scored = Scored(prepared.collection, prepared.judged)
+    others = [warning for scope in scopes for warning in scored.warnings(retrievals[scope].run)]
     body = measured.body | {
         "warnings": list(dict.fromkeys([*measured.body["warnings"], *others])),
-        "grid": _grid_body(grid, scopes, table.height),
+        "grid": grid_body(grid, scopes, table.height),
         "budget": {"max_tokens": max_tokens},
-        "best": _row_body(best),
-        "default": _row_body(default_row),
-        "front": [_row_body(row) for row in pareto_front(table).iter_rows(named=True)],
+        "best": row_body(best),
+        "default": row_body(default_row),
+        "front": [row_body(row) for row in pareto_front(table).iter_rows(named=True)],
     }
     runs = pl.concat([_scoped(each.run) for each in retrievals.values()])
     return Outcome(body, {"run": runs, **measured.tables, "sweep": table})
@@ -132,9 +145,10 @@ def _measured(prepared: Prepared, knobs: Configuration, found: Retrieval, scores
     if not per_query.filter(pl.col("metric") == "leaked_messages")["value"].sum():
         _check_agreement(scores.contexts(knobs), seen.message_ids)
     ranking = ranking_scores(found.run.hits, prepared.collection.qrels)
-    per_query = pl.concat([ranking, per_query, found.ann]).sort("metric", "query_id")
+    fresh = freshness(found.run, prepared.collection)
+    per_query = pl.concat([ranking, per_query, found.ann, fresh]).sort("metric", "query_id")
     timings = pl.concat([found.run.timings, seen.timings])
-    body = _body(prepared, knobs, per_query, found.run, timings)
+    body = _body(prepared, knobs, per_query, found, timings)
     return Outcome(body, {"timings": timings, "per_query": per_query})
 
 
@@ -145,98 +159,36 @@ def _check_agreement(scored: Mapping[str, set[str]], shown: Mapping[str, Sequenc
             raise RuntimeError(f"the one pass and the engine show different messages for query {query_id!r}")
 
 
-def relevant_ids(collection: TestCollection) -> dict[str, set[str]]:
-    """query_id to its relevant messages, for every query of the collection."""
-    found: dict[str, set[str]] = {query_id: set() for query_id in collection.queries["query_id"]}
-    relevant = collection.qrels.filter(pl.col("relevance") >= 1)
-    for query_id, message_id in relevant.select("query_id", "message_id").iter_rows():
-        found[query_id].add(message_id)
-    return found
-
-
 def _body(
-    prepared: Prepared, knobs: Configuration, per_query: pl.DataFrame, run: Run, timings: pl.DataFrame
+    prepared: Prepared, knobs: Configuration, per_query: pl.DataFrame, found: Retrieval, timings: pl.DataFrame
 ) -> dict[str, Any]:
-    collection = prepared.collection
-    counts = run.counts | _query_counts(prepared, run)
+    collection, system, run = prepared.collection, prepared.system, found.run
+    scored = Scored(collection, prepared.judged)
+    metrics = scored.metrics(per_query)
+    for name in scored.without_meaning(run):
+        metrics[name] = {"value": None, "n": 0}
+    has_any = per_query.filter(pl.col("metric") == "evidence_any").drop_nulls()
+    is_found = dict(has_any.select("query_id", pl.col("value") > 0).iter_rows())
+    tokens = per_query.filter(pl.col("metric") == "context_tokens")["value"]
+    low, high = system.retriever.score_range
     return {
-        "collection": {
-            "name": collection.name,
-            "sha256": collection.sha256,
-            "messages": collection.messages.height,
-            "queries": collection.queries.height,
-        },
-        "system": {"system_id": prepared.system.system_id, **prepared.system.identity},
+        "collection": collection_body(collection),
+        "system": {"system_id": system.system_id, **system.identity},
         "configuration": configuration_body(knobs),
-        "counts": counts,
-        "metrics": summarise(_over_scored(per_query, prepared)),
-        "by_type": summarise_by_type(per_query, collection.queries),
+        "counts": scored.counts(run),
+        "metrics": metrics,
+        "by_type": scored.by_type(per_query),
+        "abstention": abstention(run, collection, is_found, has_scale=low < high),
+        "ann": ann_body(found.ann),
         "timings_ms": latency(timings),
-        "warnings": _warnings(prepared, run),
+        "cost": {
+            **prepared.price.of(None if tokens.is_empty() else float(tokens.sum()) / tokens.len()),
+            "index_bytes": system.index_bytes,
+            "build_seconds": found.build_seconds,
+            "embedded_texts_per_second": system.cache.texts_per_second,
+        },
+        "warnings": list(scored.warnings(run)),
     }
-
-
-def _over_scored(per_query: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
-    """The overall means run over queries with evidence, so that quality and cost share a denominator."""
-    return per_query.filter(pl.col("query_id").is_in(_scored_ids(prepared)) | pl.col("metric").str.starts_with("ann_"))
-
-
-def _scored_ids(prepared: Prepared) -> list[str]:
-    """Queries with at least one relevant message."""
-    pairs = zip(prepared.judged.query_ids, prepared.judged.relevant_count, strict=True)
-    return [query_id for query_id, count in pairs if count > 0]
-
-
-def _query_counts(prepared: Prepared, run: Run) -> dict[str, int]:
-    """How many queries are scored, have no answer, lack a judgement, or have all in scope within the cut-offs."""
-    queries, qrels = prepared.collection.queries, prepared.collection.qrels
-    unjudged = queries.filter("answerable").join(qrels, on="query_id", how="anti")
-    scored = _scored_ids(prepared)
-    found = run.hits.filter(pl.col("query_id").is_in(scored)).group_by("query_id").len()
-    return {
-        "scored_queries": len(scored),
-        "unanswerable_queries": queries.filter(~pl.col("answerable")).height,
-        "unjudged_queries": unjudged.height,
-        "exhausted_queries": found.filter(pl.col("len") <= LARGEST_CUTOFF).height,
-    }
-
-
-def _warnings(prepared: Prepared, run: Run) -> list[str]:
-    counts = run.counts | _query_counts(prepared, run)
-    found = []
-    if counts["new_thread_queries"]:
-        found.append(
-            f"{counts['new_thread_queries']} of {counts['queries']} queries are asked in a new thread, where "
-            f"scope={run.scope} finds nothing; they score 0"
-        )
-    if counts["exhausted_queries"]:
-        found.append(
-            f"{counts['exhausted_queries']} of {counts['scored_queries']} scored queries have {LARGEST_CUTOFF} "
-            f"messages or fewer in {run.scope} scope, and find all of them whatever the ranking"
-        )
-    if counts["unjudged_queries"]:
-        found.append(f"{counts['unjudged_queries']} answerable queries have no judgement and are left out of the means")
-    if not counts["scored_queries"]:
-        found.append(NO_EVIDENCE)
-    return found
-
-
-def configuration_body(knobs: Configuration) -> dict[str, Any]:
-    """The knobs as results.json has them."""
-    return {
-        "top_k": knobs.top_k,
-        "message_range": {"before": knobs.before, "after": knobs.after},
-        "scope": knobs.scope,
-        "threshold": knobs.threshold,
-        "last_messages": knobs.last_messages,
-    }
-
-
-def _row_body(row: dict[str, Any]) -> dict[str, Any]:
-    """One row of the sweep table: its configuration and its metrics of context and cost."""
-    knobs = Configuration(*(row[name] for name in Configuration._fields))
-    metrics = {name: value for name, value in row.items() if name in (*context_metrics(), TURN_TOKENS, FALSE_RECALL)}
-    return {"configuration": configuration_body(knobs), "metrics": metrics}
 
 
 def _options(knobs: Configuration) -> RecallOptions:
@@ -264,17 +216,6 @@ def _together(grid: Grid, knobs: Configuration) -> Grid:
         [*grid.thresholds, *one.thresholds],
         [*grid.last_messages, *one.last_messages],
     )
-
-
-def _grid_body(grid: Grid, scopes: Sequence[str], configurations: int) -> dict[str, Any]:
-    return {
-        "top_k": list(grid.top_ks),
-        "message_range": [{"before": before, "after": after} for before, after in grid.ranges],
-        "scope": list(scopes),
-        "threshold": list(grid.thresholds),
-        "last_messages": list(grid.last_messages),
-        "configurations": configurations,
-    }
 
 
 def _scoped(run: Run) -> pl.DataFrame:

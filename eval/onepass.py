@@ -24,6 +24,8 @@ from eval.schema import Run
 
 TURN_TOKENS = "turn_tokens"
 """Mean tokens of the context over all queries, those without evidence included: what a turn costs."""
+TOKENS_PER_EVIDENCE = "tokens_per_evidence"
+"""Tokens of all contexts by the relevant messages in them, over the queries with evidence."""
 FALSE_RECALL = "false_recall"
 """Share of the queries without an answer that recall shows something for."""
 
@@ -123,6 +125,11 @@ class OnePass:
         for name, metric in context_metrics().items():
             if metrics is None or name in metrics:
                 yield name, totals.means(metric.curve(prefixes), self.judged.scored)
+        if metrics is None or TOKENS_PER_EVIDENCE in metrics:
+            tokens, found = (
+                totals.means(Curve(values), self.judged.scored) for values in (prefixes.tokens, prefixes.found)
+            )
+            yield TOKENS_PER_EVIDENCE, _divided(tokens, found, least=0.0)
         if metrics is None or TURN_TOKENS in metrics:
             yield TURN_TOKENS, totals.means(Curve(prefixes.tokens), np.ones(self.judged.queries, dtype=bool))
         if metrics is None or FALSE_RECALL in metrics:
@@ -204,7 +211,8 @@ def _at(curve: Curve, prefix: Ints) -> Floats:
     return np.where(defined[query, prefix], values[query, prefix], np.nan)
 
 
-def _divided(sums: Floats, counts: Floats | float) -> Floats:
+def _divided(sums: Floats, counts: Floats | float, *, least: float = 0.5) -> Floats:
+    """Quotients; NaN where the divisor, a number of queries but for rounding, is not above `least`."""
     counts = np.broadcast_to(counts, sums.shape)
-    means: Floats = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0.5)
+    means: Floats = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > least)
     return means

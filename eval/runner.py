@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import polars as pl
 
-from eval.metrics.ann import ann_recall
+from eval.metrics.ann import ann_recall, gold_loss
 from eval.query_text import query_texts
 from eval.schema import PER_QUERY, RUN, TIMINGS, Run, TestCollection
 from recall.options import RecallOptions
@@ -44,16 +44,27 @@ class Retrieval(NamedTuple):
 
     Attributes:
         run: The ranked hits.
-        ann: PER_QUERY rows of ann_recall_at_10; empty where no graph answered.
+        ann: PER_QUERY rows of ann_recall_at_10 and ann_gold_loss_at_10; empty where no graph answered.
+        build_seconds: What the first search of each scope took, which builds what is needed.
     """
 
     run: Run
     ann: pl.DataFrame
+    build_seconds: float = 0.0
 
 
 def queries_of(collection: TestCollection) -> list[Query]:
     """The collection's queries in the order of its rows."""
     return [Query(*row) for row in collection.queries.select(Query._fields).iter_rows()]
+
+
+def relevant_ids(collection: TestCollection) -> dict[str, set[str]]:
+    """query_id to its relevant messages, for every query of the collection."""
+    found: dict[str, set[str]] = {query_id: set() for query_id in collection.queries["query_id"]}
+    relevant = collection.qrels.filter(pl.col("relevance") >= 1)
+    for query_id, message_id in relevant.select("query_id", "message_id").iter_rows():
+        found[query_id].add(message_id)
+    return found
 
 
 def encode(
@@ -98,6 +109,8 @@ def retrieve(
     ann: list[tuple[str, str, float | None]] = []
     counts = {"queries": 0, "queries_by_graph": 0, "queries_by_exact": 0, "new_thread_queries": 0}
     warm: set[SearchScope] = set()
+    relevant = relevant_ids(collection)
+    build_ms = 0.0
     for query in queries_of(collection):
         counts["queries"] += 1
         where = search_scope(query, scope)
@@ -107,7 +120,9 @@ def retrieve(
         form = encoded[query.query_id]
         if where not in warm:
             # A graph is built at the first search of a scope; that is no part of a search.
+            started = perf_counter_ns()
             retriever.rank(form, where, depth)
+            build_ms += _ms_since(started)
             warm.add(where)
         started = perf_counter_ns()
         ranking = retriever.rank(form, where, depth, before=query.asked_at)
@@ -119,6 +134,8 @@ def retrieve(
             exact = retriever.rank(form, where, ANN_DEPTH, before=query.asked_at, exact=True)
             found = ann_recall(ranking.scores[:ANN_DEPTH], exact.scores, ANN_DEPTH)
             ann.append((query.query_id, f"ann_recall_at_{ANN_DEPTH}", found))
+            lost = gold_loss(ranking.message_ids[:ANN_DEPTH], exact.message_ids, relevant.get(query.query_id, set()))
+            ann.append((query.query_id, f"ann_gold_loss_at_{ANN_DEPTH}", lost))
     run = Run(
         hits=pl.DataFrame(hits, schema=RUN, orient="row"),
         timings=pl.DataFrame(timings, schema=TIMINGS, orient="row"),
@@ -126,7 +143,7 @@ def retrieve(
         depth=depth,
         counts=counts,
     )
-    return Retrieval(run, pl.DataFrame(ann, schema=PER_QUERY, orient="row"))
+    return Retrieval(run, pl.DataFrame(ann, schema=PER_QUERY, orient="row"), build_ms / 1000)
 
 
 class Contexts(NamedTuple):

@@ -6,8 +6,9 @@ from typing import Any
 
 import polars as pl
 
+from eval.document import configuration_body
 from eval.errors import ConfigError
-from eval.evaluation import configuration_body, configuration_of
+from eval.evaluation import configuration_of
 from eval.schema import TestCollection
 from eval.system import System, messages_of
 from recall.options import MessageRange, RecallOptions

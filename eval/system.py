@@ -18,7 +18,7 @@ from recall.embedders.cached import CachedEmbedder
 from recall.engine import RecallEngine
 from recall.errors import OptionsError
 from recall.options import MAX_RANGE
-from recall.protocols import Embedder, Retriever, Store
+from recall.protocols import Embedder, Retriever, Store, VectorIndex
 from recall.retrievers.narrowed import NarrowedRetriever
 from recall.retrievers.recency_weighted import RecencyWeightedRetriever
 from recall.schema import Message
@@ -51,6 +51,12 @@ class System:
     cache: CachedEmbedder
     identity: dict[str, Any]
     query_messages: int = 1
+    index: VectorIndex | None = None
+
+    @property
+    def index_bytes(self) -> int | None:
+        """Memory of vectors and graphs; None for a retriever that has none."""
+        return None if self.index is None else self.index.nbytes
 
     @property
     def system_id(self) -> str:
@@ -155,7 +161,8 @@ def assemble(
         progress: Told (done, total) while texts are embedded.
     """
     cache = CachedEmbedder(parts.embedder(), directory=home() / "embeddings", progress=progress)
-    inner = parts.retriever(cache, parts.index())
+    index = parts.index()
+    inner = parts.retriever(cache, index)
     retriever = surroundings.around(inner)
     store = parts.store()
     identity: dict[str, Any] = {"retriever": settings["retriever"], "depth": depth}
@@ -167,7 +174,8 @@ def assemble(
     if surroundings != PLAIN:
         identity["retrieval"] = asdict(surroundings)
     engine = RecallEngine(retriever, store, depth=depth)
-    return System(retriever, store, engine, cache, identity, surroundings.query_messages)
+    held = None if inner.space is None else index
+    return System(retriever, store, engine, cache, identity, surroundings.query_messages, held)
 
 
 def messages_of(collection: TestCollection, resource_id: str | None = None) -> list[Message]:

@@ -93,6 +93,11 @@ class VectorIndex(Protocol):
         """
         ...
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the vectors and of what was built over them."""
+        ...
+
     def __len__(self) -> int:
         """Rows held."""
         ...

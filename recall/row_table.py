@@ -85,6 +85,11 @@ class RowTable:
         rows = _unit_rows([query], count=1, dim=self._dim, what="the query as one row")
         return rows.reshape(-1)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the vectors."""
+        return len(self) * (self._dim or 0) * np.dtype(np.float32).itemsize
+
     def __len__(self) -> int:
         return len(self._resource_of)
 

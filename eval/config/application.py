@@ -15,7 +15,15 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from eval.config.sentences import readable_errors, unknown_setting
-from eval.config.settings import DESTINATION, RecallSettings, RetrievalSettings, Settings, SweepSettings, register_types
+from eval.config.settings import (
+    DESTINATION,
+    CostSettings,
+    RecallSettings,
+    RetrievalSettings,
+    Settings,
+    SweepSettings,
+    register_types,
+)
 from eval.errors import ConfigError, OutputError, UsageError
 
 CONFIG_NAME = "config"
@@ -153,6 +161,7 @@ def check_keys(settings: DictConfig) -> None:
     """
     for prefix, node, schema in (
         ("", settings, Settings),
+        ("cost.", settings.cost, CostSettings),
         ("recall.", settings.recall, RecallSettings),
         ("retrieval.", settings.retrieval, RetrievalSettings),
         ("sweep.", settings.sweep, SweepSettings),

@@ -5,7 +5,7 @@ The allowed keys and their types are those of the target's signature, so adding 
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, make_dataclass
 from importlib import import_module
 from typing import Any
@@ -16,16 +16,19 @@ from eval.config.sentences import named_in, readable_errors, unknown_setting, wi
 from eval.errors import ConfigError
 
 
-def build(settings: DictConfig, group: str, **parts: Any) -> Any:
+def build(settings: DictConfig, group: str, *, without: Collection[str] = (), **parts: Any) -> Any:
     """The object a group's `_target_` makes from its settings and from those of `parts` that it takes.
 
-    A setting that has a `_target_` itself is made first, from its own settings and the same parts.
+    A setting that has a `_target_` itself is made first, from its own settings and the same parts. Settings in
+    `without` are the caller's to use.
 
     Raises:
         ConfigError: A key the target does not take, a value of the wrong type, a missing value or target.
     """
     with readable_errors():
         node = settings[group]
+    if without and isinstance(node, DictConfig):
+        node = OmegaConf.masked_copy(node, [str(name) for name in node if name not in without])
     return _made(group, node, parts)
 
 

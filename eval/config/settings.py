@@ -46,6 +46,14 @@ class RetrievalSettings:
 
 
 @dataclass
+class CostSettings:
+    """What tokens cost; see `eval.document.Price`."""
+
+    price_per_million_tokens: float = 1.0
+    turns_per_month: float = 10_000.0
+
+
+@dataclass
 class Settings:
     """Everything a command can be told."""
 
@@ -56,6 +64,7 @@ class Settings:
     store: Any = MISSING
     tracking: Any = MISSING
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
+    cost: CostSettings = field(default_factory=CostSettings)
     recall: RecallSettings = field(default_factory=RecallSettings)
     sweep: SweepSettings = field(default_factory=SweepSettings)
     depth: int = 100

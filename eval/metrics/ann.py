@@ -1,9 +1,11 @@
 """How much of the exact answer an approximate index found; never called just "recall"."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from eval.metrics.base import Metric
 from recall.errors import InputError
@@ -43,6 +45,33 @@ def _best(scores: ScoreList, k: int) -> npt.NDArray[np.float32]:
     return descending[:k]
 
 
+def gold_loss(found: Sequence[str], exact: Sequence[str], relevant: Set[str]) -> float | None:
+    """Recall of the relevant messages that the exact hits have and the approximate ones have not; None without any.
+
+    Negative where the approximate index happens to find more.
+    """
+    if not relevant:
+        return None
+    return (len(relevant & set(exact)) - len(relevant & set(found))) / len(relevant)
+
+
+def ann_body(ann: pl.DataFrame) -> dict[str, float | None]:
+    """Over the queries that a graph answered: mean and 5th percentile of ANN recall, and the loss in gold recall."""
+    recall, loss = (
+        ann.filter(pl.col("metric") == f"{name}_at_{DEFAULT_CUTOFF}")["value"].drop_nulls()
+        for name in ("ann_recall", "ann_gold_loss")
+    )
+    return {
+        "recall_at_10_mean": _exact_mean(recall),
+        "recall_at_10_p5": None if recall.is_empty() else float(np.percentile(recall.to_numpy(), 5)),
+        "gold_recall_loss_at_10": _exact_mean(loss),
+    }
+
+
+def _exact_mean(values: pl.Series) -> float | None:
+    return math.fsum(values) / values.len() if values.len() else None
+
+
 METRICS = (
     Metric(
         f"ann_recall_at_{DEFAULT_CUTOFF}",
@@ -51,5 +80,14 @@ METRICS = (
         f"the number of messages in scope stands for {DEFAULT_CUTOFF} where it is smaller.",
         "nothing is in scope, or an exact scan answered; then the query has no row at all",
         "ann-benchmarks, recall by distance threshold",
+    ),
+    Metric(
+        f"ann_gold_loss_at_{DEFAULT_CUTOFF}",
+        f"ANN loss of recall@{DEFAULT_CUTOFF}",
+        f"Recall@{DEFAULT_CUTOFF} of the exact hits minus that of the approximate ones, of relevant messages.",
+        "the query has no relevant message, or an exact scan answered",
+        "this project",
+        low=-1.0,
+        higher_is_better=False,
     ),
 )

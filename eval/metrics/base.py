@@ -11,7 +11,8 @@ class Metric:
         name: As it appears in results: lower case, no "@" (MLflow refuses it).
         title: As a person would write it.
         definition: One sentence; for one query, before any mean.
-        high: The largest value; None where there is no bound. The smallest is 0 for every metric.
+        high: The largest value; None where there is no bound.
+        low: The smallest value.
         higher_is_better: False for costs.
         null_when: When a query has no value; such queries are left out of the mean and of its n.
         source: Where the definition comes from.
@@ -23,9 +24,10 @@ class Metric:
     null_when: str
     source: str
     high: float | None = 1.0
+    low: float = 0.0
     higher_is_better: bool = True
 
     @property
     def value_range(self) -> str:
         """The values it can take, as an interval: "[0, 1]", or "[0, ∞)" where there is no bound."""
-        return "[0, ∞)" if self.high is None else f"[0, {self.high:g}]"
+        return f"[{self.low:g}, ∞)" if self.high is None else f"[{self.low:g}, {self.high:g}]"

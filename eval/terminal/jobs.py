@@ -9,7 +9,11 @@ from rich.text import Text
 from eval.terminal.screen import AXES, axes, figure, figures_table, knobs, note, printable, title
 
 SHOWN_METRICS = ("recall_at_1", "recall_at_5", "recall_at_10", "recall_at_50", "ndcg_at_10", "mrr", "ann_recall_at_10")
-SHOWN_CONTEXT = ("evidence_recall", "evidence_all", "context_precision", "context_messages", "context_tokens")
+SHOWN_CONTEXT = (
+    *("evidence_recall", "evidence_all", "rescue_rate", "context_precision", "context_messages", "context_tokens"),
+    *("tokens_per_evidence", "newest_first"),
+)
+SHOWN_HISTORY = ("history_recall", "added_recall", "added_messages", "added_tokens")
 MAIN = {
     "R@5": "recall_at_5",
     "R@10": "recall_at_10",
@@ -53,7 +57,7 @@ def _headline(results: Mapping[str, Any]) -> Text:
 
 
 def _evaluation_parts(results: Mapping[str, Any]) -> list[RenderableType]:
-    return [*_metrics_parts(results), *_types_parts(results)]
+    return [*_metrics_parts(results), *_types_parts(results), *_abstention_parts(results), *_cost_parts(results)]
 
 
 def _sweep_parts(results: Mapping[str, Any]) -> list[RenderableType]:
@@ -95,7 +99,8 @@ def _thinned(front: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> lis
 
 def _metrics_parts(results: Mapping[str, Any]) -> list[RenderableType]:
     table = figures_table(left=("metric",), right=("value", "queries"))
-    for name in (*SHOWN_METRICS, *SHOWN_CONTEXT):
+    has_history = results["configuration"]["last_messages"] > 0
+    for name in (*SHOWN_METRICS, *SHOWN_CONTEXT, *(SHOWN_HISTORY if has_history else ())):
         entry = results["metrics"].get(name)
         if entry is not None:
             table.add_row(name, figure(entry["value"]), f"{entry['n']:,}")
@@ -108,6 +113,33 @@ def _types_parts(results: Mapping[str, Any]) -> list[RenderableType]:
         queries = max((entry["n"] for entry in metrics.values()), default=0)
         table.add_row(Text(printable(kind)), f"{queries:,}", *_main(metrics))
     return [title("By query type"), table]
+
+
+def _abstention_parts(results: Mapping[str, Any]) -> list[RenderableType]:
+    """Each class of queries without an answer: can a threshold on the top score tell it from the others?"""
+    if not results["abstention"]:
+        return []
+    table = figures_table(left=("without an answer",), right=("queries", "AUROC", "95 %", "false recall"))
+    sentences = []
+    for kind, found in results["abstention"].items():
+        area = found["auroc"] or {"value": None, "low": None, "high": None}
+        interval = "–" if area["low"] is None else f"{area['low']:.2f} to {area['high']:.2f}"
+        rate = figure(found["false_recall_rate"])
+        table.add_row(Text(printable(kind)), f"{found['queries']:,}", figure(area["value"]), interval, rate)
+        sentences.append(Text(f"{printable(kind)}: {found['verdict']}"))
+    return [title("Abstention, by the score of the best hit"), table, *sentences]
+
+
+def _cost_parts(results: Mapping[str, Any]) -> list[RenderableType]:
+    cost = results["cost"]
+    if cost["per_month"] is None:
+        return []
+    return [
+        title(
+            f"Cost: {figure(cost['tokens_per_turn'])} tokens a turn over all queries; {cost['per_month']:,.2f} a month "
+            f"at {cost['turns_per_month']:,.0f} turns and {cost['price_per_million_tokens']:g} per million tokens"
+        )
+    ]
 
 
 def latency_parts(results: Mapping[str, Any]) -> list[RenderableType]:

@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
@@ -58,6 +59,12 @@ class CachedEmbedder:
         self._lock = threading.RLock()
         self.hits = 0
         self.misses = 0
+        self._seconds = 0.0
+
+    @property
+    def texts_per_second(self) -> float | None:
+        """Texts the inner embedder embedded in a second of its time; None where it embedded none."""
+        return self.misses / self._seconds if self._seconds else None
 
     @property
     def model_id(self) -> str:
@@ -109,7 +116,9 @@ class CachedEmbedder:
             self.hits += is_complete
             self.misses += not is_complete
             if held is None or not is_complete:
+                started = perf_counter()
                 fresh, ms = self._inner.embed_query(text)
+                self._seconds += perf_counter() - started
                 vector = _checked(fresh[np.newaxis], 1)[0] if held is None else held.vector
                 held = shelf.keep({key: TimedVector(vector, ms)})[key]
         return TimedVector(held.vector.copy(), held.ms)
@@ -133,7 +142,9 @@ class CachedEmbedder:
         for start in range(0, len(keys), CHUNK_TEXTS):
             self._tell(start, len(keys))
             chunk = keys[start : start + CHUNK_TEXTS]
+            started = perf_counter()
             rows = _checked(self._inner.embed_passages([missing[key] for key in chunk]), len(chunk))
+            self._seconds += perf_counter() - started
             # A row of the chunk's array would keep all of it in memory.
             made = {key: TimedVector(row.copy(), None) for key, row in zip(chunk, rows, strict=True)}
             embedded.update(shelf.keep(made))

@@ -38,5 +38,10 @@ class ExactIndex:
         """
         return self._table.scan(self._table.checked_query(query, depth), scope, depth, before)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the vectors."""
+        return self._table.nbytes
+
     def __len__(self) -> int:
         return len(self._table)

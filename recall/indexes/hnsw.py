@@ -119,6 +119,12 @@ class HnswIndex:
                 return found
         return self._table.scan(unit, scope, depth, before)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the vectors, and of the graphs built so far, which hold them once more."""
+        with self._lock:
+            return self._table.nbytes + sum(graph.nbytes for graph in self._graphs.values())
+
     def __len__(self) -> int:
         return len(self._table)
 
@@ -184,6 +190,11 @@ class _Graph:
             if wanted == limit:
                 return None
             wanted = min(2 * wanted, limit)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the graph, as hnswlib counts it."""
+        return int(self._index.index_file_size())
 
     def _enrol(self, block: RowBlock) -> tuple[Integers, list[int]]:
         """The node of every row, and the first row of every node that is new."""

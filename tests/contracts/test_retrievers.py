@@ -30,7 +30,10 @@ WRAPPERS: dict[str, Callable[[Retriever], Retriever]] = {
 
 
 def made(name: str, around: str) -> Retriever:
-    inner = build(compose([f"retriever={name}"]), "retriever", embedder=HashingEmbedder(dim=32), index=ExactIndex())
+    needed = ["retriever.path=nowhere.parquet"] if name == "saved" else []
+    inner = build(
+        compose([f"retriever={name}", *needed]), "retriever", embedder=HashingEmbedder(dim=32), index=ExactIndex()
+    )
     return WRAPPERS[around](inner)
 
 

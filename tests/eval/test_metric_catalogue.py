@@ -9,7 +9,7 @@ from eval.metrics.catalogue import catalogue
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 CUTOFFS = (1, 3, 5, 10, 20, 50)
 AT_K = {f"{name}_at_{k}" for name in ("recall", "hit", "all", "precision") for k in CUTOFFS}
-OTHERS = {"ndcg_at_10", "mrr", "map", "ann_recall_at_10"}
+OTHERS = {"ndcg_at_10", "mrr", "map", "ann_recall_at_10", "ann_gold_loss_at_10", "newest_first"}
 EVIDENCE = {"evidence_recall", "evidence_all", "evidence_any"}
 CONTEXT = {"context_precision", "context_messages", "context_tokens"}
 HISTORY = {"history_recall", "added_recall", "added_messages", "added_tokens"}
@@ -37,10 +37,10 @@ def test_no_name_has_a_character_that_tracking_refuses():
 
 def test_only_costs_are_better_when_lower_and_only_they_are_unbounded():
     costs = {"context_messages", "context_tokens", "added_messages", "added_tokens", "leaked_messages"}
-    waste = {"window_overlap", "copy_waste"}
+    waste = {"window_overlap", "copy_waste", "ann_gold_loss_at_10"}
     assert {name for name, metric in catalogue().items() if not metric.higher_is_better} == costs | waste
     assert {name for name, metric in catalogue().items() if metric.value_range == "[0, ∞)"} == costs
-    assert {metric.value_range for metric in catalogue().values()} == {"[0, 1]", "[0, ∞)"}
+    assert {metric.value_range for metric in catalogue().values()} == {"[0, 1]", "[0, ∞)", "[-1, 1]"}
 
 
 @pytest.mark.parametrize("name", sorted(AT_K | OTHERS | SEEN))

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from eval.evaluation import Prepared, evaluate, prepare, relevant_ids, sweep
+from eval.evaluation import Prepared, evaluate, prepare, sweep
 from eval.grid import Grid
 from eval.loaders.locomo import load_locomo
 from eval.metrics.catalogue import context_metrics
 from eval.metrics.context.base import Seen
-from eval.runner import contexts, queries_of
+from eval.runner import contexts, queries_of, relevant_ids
 from eval.system import Parts, assemble
 from recall.embedders.sentence_transformer import SentenceTransformerEmbedder
 from recall.indexes.hnsw import HnswIndex

@@ -385,6 +385,7 @@ def test_more_queries_than_there_is_room_for_are_refused_with_the_number_that_fi
 def test_the_config_of_the_name_generates_a_collection_of_that_name(name: str) -> None:
     config = yaml.safe_load((ROOT / "configs" / "collection" / f"{name}.yaml").read_text(encoding="utf-8"))
     assert config.pop("_target_") == "eval.synthetic.generate.generate"
+    assert config.pop("foreign_queries") == 0
     made = generate(**config)
     assert made.name == name
     assert set(made.queries["type"]) == TYPES
