@@ -66,3 +66,26 @@ def test_questions_without_an_answer_have_no_evidence_and_are_not_scored(evaluat
     adversarial = document["by_type"]["adversarial"]
     assert adversarial["evidence_recall"] == {"value": None, "n": 0}
     assert adversarial["context_messages"]["n"] == document["counts"]["unanswerable_queries"] == 237
+
+
+@pytest.mark.parametrize(
+    ("retriever", "at_k"),
+    [
+        ("bm25", {1: 0.291, 5: 0.487, 10: 0.569, 50: 0.733}),
+        ("hybrid", {1: 0.311, 5: 0.542, 10: 0.640, 50: 0.816}),
+    ],
+)
+def test_words_and_fusion_give_the_published_figures(evaluate: Evaluate, retriever: str, at_k: dict) -> None:
+    document = evaluate("index=exact", f"retriever={retriever}")
+    for k, expected in at_k.items():
+        assert value(document, f"recall_at_{k}") == pytest.approx(expected, abs=0.01)
+
+
+def test_a_threshold_tells_questions_of_other_conversations_and_not_those_of_the_other_speaker(
+    evaluate: Evaluate,
+) -> None:
+    found = evaluate("index=exact", "collection.foreign_queries=300")["abstention"]
+    assert found["adversarial"]["auroc"]["value"] == pytest.approx(0.55, abs=0.02)
+    assert found["adversarial"]["verdict"].startswith("no threshold separates them")
+    assert found["foreign"]["auroc"]["value"] == pytest.approx(0.99, abs=0.015)
+    assert found["foreign"]["verdict"].startswith("a threshold separates them")
