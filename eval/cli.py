@@ -75,7 +75,7 @@ def _hydra_command(command: str, words: list[str]) -> int:
     finished: list[Any] = []
 
     def task(settings: Any) -> None:
-        from eval.commands import run_job
+        from eval.jobs import run_job
 
         finished.append(run_job(command, settings))
 

@@ -13,6 +13,8 @@ from eval.atomic import write_bytes
 
 SCHEMA_VERSION = 1
 RESULTS_FILE = "results.json"
+OF_THE_RUN = ("schema_version", "command", "manifest")
+"""What a document has besides what was measured."""
 TABLES = ("run", "timings", "per_query", "sweep")
 
 

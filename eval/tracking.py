@@ -1,5 +1,6 @@
 """Results into MLflow; the only module that imports it."""
 
+import json
 import logging
 import os
 import re
@@ -8,7 +9,7 @@ import socket
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +23,13 @@ from eval.system import home
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 PARAM_BATCH = 100  # the server's limit on parameters in one call
 PARAM_LENGTH = 500
+DATASET_NAME_LENGTH = 500
+DIGEST_LENGTH = 36
 CONNECT_SECONDS = 5.0
+PARENT_TAG = "mlflow.parentRunId"
+NAME_LENGTH = 200
+FRONT_RUNS = 12
+"""Rows of a front that get a run of their own; the table has every row."""
 
 
 class Tracker(Protocol):
@@ -32,8 +39,8 @@ class Tracker(Protocol):
         """Raise OutputError if results could not be recorded, before anything is measured."""
         ...
 
-    def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
-        """Record results and the files of a run directory; a command that shows them, or None."""
+    def log(self, results: Mapping[str, Any], folder: Path, multirun: str | None = None) -> str | None:
+        """Record results and the files of a run directory, under their multirun; a command that shows them, or None."""
         ...
 
 
@@ -43,7 +50,7 @@ class NoTracker:
     def check(self) -> None:
         """Do nothing."""
 
-    def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
+    def log(self, results: Mapping[str, Any], folder: Path, multirun: str | None = None) -> str | None:
         """Do nothing."""
         return None
 
@@ -90,8 +97,10 @@ class MlflowTracker:
                 "set MLFLOW_TRACKING_URI to a store that can be written, or tracking=off"
             ) from error
 
-    def log(self, results: Mapping[str, Any], folder: Path) -> str | None:
-        """Record results; the command that opens them.
+    def log(self, results: Mapping[str, Any], folder: Path, multirun: str | None = None) -> str | None:
+        """Record results as one run, a sweep's front as runs nested in it; the command that opens them.
+
+        Jobs of a multirun are nested in one run of its name.
 
         Raises:
             OutputError: The store or server cannot be written; the run directory is complete all the same.
@@ -104,7 +113,7 @@ class MlflowTracker:
         for noisy in ("alembic", mlflow.__name__):  # its import sets them to report every table it makes
             logging.getLogger(noisy).setLevel(logging.WARNING)
         try:
-            self._log(results, folder)
+            self._log(results, folder, multirun)
         except Exception as error:  # whatever a store or server fails with, the results are there and are named
             raise OutputError(
                 f"cannot record the run in MLflow at {shown}: {_first_line(error)}; results are in {folder}; "
@@ -115,13 +124,14 @@ class MlflowTracker:
             return shlex.join([str(beside) if beside.exists() else "mlflow", "ui", "--backend-store-uri", self.uri])
         return f"MLflow at {shown}"
 
-    def _log(self, results: Mapping[str, Any], folder: Path) -> None:
+    def _log(self, results: Mapping[str, Any], folder: Path, multirun: str | None) -> None:
         from mlflow import MlflowClient
 
         with self._alone():
             client = MlflowClient(self.uri)
             experiment_id = self._experiment_id(client)
-        tags = {"command": str(results["command"])}
+            parent = None if multirun is None else self._parent_id(client, experiment_id, multirun)
+        tags = {"command": str(results["command"]), **({} if parent is None else {PARENT_TAG: parent})}
         run_id = client.create_run(experiment_id, run_name=folder.name, tags=tags).info.run_id
         try:
             self._fill(client, run_id, results, folder)
@@ -159,7 +169,35 @@ class MlflowTracker:
         for start in range(0, len(params), PARAM_BATCH):
             client.log_batch(run_id, params=params[start : start + PARAM_BATCH])
         client.log_batch(run_id, metrics=[Metric(key, value, 0, 0) for key, value in _metrics(results).items()])
+        client.log_inputs(run_id, datasets=[_dataset(results)])
         client.log_artifacts(run_id, str(folder))
+        self._log_front(client, run_id, results)
+
+    def _log_front(self, client: Any, parent: str, results: Mapping[str, Any]) -> None:
+        """A nested run for each of at most FRONT_RUNS rows of a sweep's front."""
+        from mlflow.entities import Metric, Param
+
+        experiment_id = client.get_run(parent).info.experiment_id
+        for row in _spread(results.get("front", ()), FRONT_RUNS):
+            params = _flatten("", row["configuration"])
+            name = ", ".join(f"{key} {value}" for key, value in params.items())
+            child = client.create_run(experiment_id, run_name=name[:NAME_LENGTH], tags={PARENT_TAG: parent}).info.run_id
+            values = {key: value for key, value in row["metrics"].items() if value is not None}
+            client.log_batch(
+                child,
+                params=[Param(key, str(value)) for key, value in params.items()],
+                metrics=[Metric(key, float(value), 0, 0) for key, value in values.items()],
+            )
+            client.set_terminated(child)
+
+    def _parent_id(self, client: Any, experiment_id: str, multirun: str) -> str:
+        """The run that stands for a multirun, made by the first of its jobs."""
+        found = client.search_runs([experiment_id], filter_string=f"tags.multirun = '{multirun}'", max_results=1)
+        if found:
+            return str(found[0].info.run_id)
+        made = client.create_run(experiment_id, run_name=multirun, tags={"multirun": multirun})
+        client.set_terminated(made.info.run_id)
+        return str(made.info.run_id)
 
     def _experiment_id(self, client: Any) -> str:
         found = client.get_experiment_by_name(self._experiment)
@@ -197,6 +235,30 @@ def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
     for stage, quantiles in results["timings_ms"].items():
         values |= {f"{stage}_ms_{name}": value for name, value in (quantiles or {}).items()}
     return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def _dataset(results: Mapping[str, Any]) -> Any:
+    """The collection, as MLflow knows datasets."""
+    from mlflow.entities import Dataset, DatasetInput
+
+    collection = results["collection"]
+    source = results["manifest"]["settings"].get("collection", {})
+    return DatasetInput(
+        Dataset(
+            name=collection["name"][:DATASET_NAME_LENGTH],
+            digest=collection["sha256"][:DIGEST_LENGTH],
+            source_type="recall",
+            source=json.dumps(source, ensure_ascii=False, default=str),
+            profile=json.dumps({"messages": collection["messages"], "queries": collection["queries"]}),
+        )
+    )
+
+
+def _spread(rows: Sequence[Any], count: int) -> list[Any]:
+    """At most `count` of the rows, evenly apart, the first and the last among them."""
+    if len(rows) <= count:
+        return list(rows)
+    return [rows[round(number * (len(rows) - 1) / (count - 1))] for number in range(count)]
 
 
 def _flatten(prefix: str, value: Any) -> dict[str, Any]:

@@ -177,6 +177,16 @@ def run_folder() -> Path:
     return Path(HydraConfig.get().runtime.output_dir)
 
 
+def is_multirun() -> bool:
+    """True inside a job of a multirun."""
+    return HydraConfig.get().mode is RunMode.MULTIRUN
+
+
+def multirun_name() -> str | None:
+    """The name of the multirun that the running job is part of; None for a job alone."""
+    return Path(HydraConfig.get().sweep.dir).name if is_multirun() else None
+
+
 def job_overrides() -> list[str]:
     """The overrides of the running job, as typed, without those of DESTINATION."""
     typed = [str(text) for text in HydraConfig.get().overrides.task]

@@ -12,7 +12,7 @@ RESULTS = {
     "metrics": {"recall_at_5": {"value": 0.5, "n": 2}, "map": {"value": None, "n": 0}},
     "timings_ms": {"search": {"p50": 1.0, "p95": 2.0, "p99": None}},
     "configuration": {"top_k": 4, "message_range": {"before": 1, "after": 1}},
-    "collection": {"name": "대화"},
+    "collection": {"name": "대화", "sha256": "0" * 64, "messages": 3, "queries": 2},
     "system": {"system_id": "abc"},
     "manifest": {"settings": {"depth": 100, "note": "🎉" * 600}},
 }
