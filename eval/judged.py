@@ -5,6 +5,7 @@ query * rows + row.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -31,7 +32,6 @@ class Judged:
         relevant: Sorted cells of relevance 1 or more.
         gains: Their relevance, int64.
         relevant_count: How many of them each query has, shape (queries,).
-        stale: Sorted cells that were judged and are not relevant.
         answerable: Which queries have an answer, shape (queries,).
     """
 
@@ -55,7 +55,6 @@ class Judged:
         order = np.argsort(judgements, kind="stable")
         judgements, relevance = judgements[order], relevance[order]
         self.relevant, self.gains = judgements[relevance >= 1], relevance[relevance >= 1]
-        self.stale = judgements[relevance < 1]
         self.relevant_count = np.bincount(self.relevant // self.rows, minlength=self.queries)
 
     @property
@@ -76,6 +75,20 @@ class Judged:
     def cells(self, query_ids: pl.Series, message_ids: pl.Series) -> Ints:
         """The cells of pairs of ids that are in the collection."""
         return _look_up(query_ids, self._query_of) * self.rows + _look_up(message_ids, self._row_of)
+
+    def part(self, start: int, stop: int) -> "Judged":
+        """The same collection with the queries start <= number < stop alone, numbered from 0."""
+        part = copy(self)
+        part.query_ids = self.query_ids[start:stop]
+        part.asked, part.answerable = self.asked[start:stop], self.answerable[start:stop]
+        part.relevant_count = self.relevant_count[start:stop]
+        first, last = np.searchsorted(self.relevant, [start * self.rows, stop * self.rows])
+        part.relevant, part.gains = self.relevant[first:last] - start * self.rows, self.gains[first:last]
+        # What is worked out once for all queries, by its own name: a copy keeps what was cached before.
+        part.__dict__["history_span"] = tuple(rows[start:stop] for rows in self.history_span)
+        part.__dict__["asker"] = self.asker[start:stop]
+        part.__dict__["owner"], part.__dict__["copies"] = self.owner, self.copies
+        return part
 
     def seen_until(self, query: Ints, row: Ints) -> Ints:
         """One past the last message that each query may see in the thread of the row beside it."""

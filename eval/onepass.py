@@ -7,6 +7,7 @@ threshold exactly where the score at rank r reaches it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +30,25 @@ TOKENS_PER_EVIDENCE = "tokens_per_evidence"
 FALSE_RECALL = "false_recall"
 """Share of the queries without an answer that recall shows something for."""
 
+QUERIES_AT_ONCE = 256
+LEAST_COUNT = 1e-6
+"""Counts are whole numbers but for rounding."""
+
 
 class OnePass:
-    """One run, ready to be scored under any configuration of the cheap axes."""
+    """One run, ready to be scored under any configuration of the cheap axes.
 
-    def __init__(self, judged: Judged, run: Run, grid: Grid) -> None:
+    Queries are taken some hundred at a time, so that what is worked on stays in the processor's cache.
+    """
+
+    def __init__(self, judged: Judged, run: Run, grid: Grid, *, queries_at_once: int = QUERIES_AT_ONCE) -> None:
         """Lay out the cells that the grid can reach.
 
         Args:
             judged: The collection the run answers.
-            run: Every query's hits, fit for it; see `eval.foreign_run`.
+            run: Every query's hits, without the faults of `eval.run_check`.
             grid: Every configuration that will be asked for.
+            queries_at_once: How many; it changes no figure but for the last bits.
 
         Raises:
             ConfigError: The run is shallower than the largest top_k.
@@ -50,42 +59,34 @@ class OnePass:
                 f"the run holds {run.depth} hits per query and the grid asks for top_k {deepest}; "
                 f"set depth={deepest} or more (retriever.run_depth, where a saved run was asked for so many)"
             )
-        self.judged = judged
-        self.run = run
+        self._scope = run.scope
         hits = run.hits
         cell = judged.cells(hits["query_id"], hits["message_id"])
-        rank = hits["rank"].to_numpy().astype(np.int64)
-        self._query = cell // max(judged.rows, 1)
-        self._scores = np.full((judged.queries, run.depth + 1), -np.inf, dtype=np.float32)
-        self._scores[self._query, rank] = hits["score"].to_numpy()
-        self._cells = Cells(judged, cell, rank, run.depth, ranges=grid.ranges, last_messages=grid.last_messages)
-        self._ranking: dict[str, Curve] = {}
+        order = np.argsort(cell // max(judged.rows, 1), kind="stable")
+        cell = cell[order]
+        rank = hits["rank"].to_numpy().astype(np.int64)[order]
+        score = hits["score"].to_numpy().astype(np.float32)[order]
+        starts = range(0, judged.queries, queries_at_once)
+        bounds = np.searchsorted(cell, [start * judged.rows for start in [*starts, judged.queries]])
+        self._parts = [
+            _Part(
+                judged.part(start, min(start + queries_at_once, judged.queries)),
+                cell[first:last] - start * judged.rows,
+                rank[first:last],
+                score[first:last],
+                run.depth,
+                grid,
+            )
+            for start, first, last in zip(starts, bounds[:-1], bounds[1:], strict=True)
+        ]
 
     def per_query(self, knobs: Configuration) -> pl.DataFrame:
         """PER_QUERY rows of every context metric under one configuration; null where not defined."""
-        prefixes = self._prefixes((knobs.before, knobs.after), knobs.last_messages)
-        prefix = np.minimum(self._passing(knobs.threshold), knobs.top_k)
-        frames = [
-            pl.DataFrame(
-                {
-                    "query_id": self.judged.query_ids,
-                    "metric": [metric.name] * prefix.size,
-                    "value": pl.Series(_at(metric.curve(prefixes), prefix), dtype=pl.Float64).fill_nan(None),
-                }
-            )
-            for metric in context_metrics().values()
-        ]
-        return pl.concat(frames)
+        return pl.concat([frame for part in self._parts for frame in part.per_query(knobs)])
 
     def contexts(self, knobs: Configuration) -> dict[str, set[str]]:
         """query_id to the message_ids of its context."""
-        first = self._cells.first_rank(knobs.before, knobs.after, knobs.last_messages)
-        prefix = np.minimum(self._passing(knobs.threshold), knobs.top_k)
-        inside = first <= prefix[self._cells.query]
-        found: dict[str, set[str]] = {query_id: set() for query_id in self.judged.query_ids}
-        for query, row in zip(self._cells.query[inside].tolist(), self._cells.row[inside].tolist(), strict=True):
-            found[self.judged.query_ids[query]].add(self.judged.message_ids[row])
-        return found
+        return {query_id: ids for part in self._parts for query_id, ids in part.contexts(knobs).items()}
 
     def table(self, grid: Grid, metrics: Sequence[str] | None = None) -> pl.DataFrame:
         """One row per configuration: the axes and the mean of every metric, null where nothing is defined.
@@ -95,99 +96,158 @@ class OnePass:
 
         Args:
             grid: The configurations.
-            metrics: Names of the columns wanted; None is every context and ranking metric.
+            metrics: Names of the columns wanted; None is every one.
         """
-        totals = Totals(self.judged, self._scores, grid)
-        blocks = [self._block(pair, last, grid, totals, metrics) for last in grid.last_messages for pair in grid.ranges]
-        return pl.concat(blocks)
+        blocks = [(pair, last) for last in grid.last_messages for pair in grid.ranges]
+        sums: list[dict[str, Sums]] = [{} for _ in blocks]
+        for part in self._parts:
+            totals = Totals(part.scores, grid)
+            for number, (pair, last) in enumerate(blocks):
+                for name, found in part.sums(pair, last, totals, metrics):
+                    sums[number][name] = found.plus(sums[number].get(name))
+        return pl.concat(
+            [self._block(pair, last, grid, found) for (pair, last), found in zip(blocks, sums, strict=True)]
+        )
 
-    def _block(
-        self, pair: tuple[int, int], last: int, grid: Grid, totals: "Totals", metrics: Sequence[str] | None
-    ) -> pl.DataFrame:
+    def _block(self, pair: tuple[int, int], last: int, grid: Grid, sums: Mapping[str, "Sums"]) -> pl.DataFrame:
         """Table rows of one message range and history."""
-        prefixes = self._prefixes(pair, last)
         thresholds = np.repeat(np.arange(len(grid.thresholds)), len(grid.top_ks))
         columns = {
-            "scope": pl.Series([self.run.scope] * thresholds.size, dtype=pl.String),
+            "scope": pl.Series([self._scope] * thresholds.size, dtype=pl.String),
             "top_k": pl.Series(list(grid.top_ks) * len(grid.thresholds), dtype=pl.Int32),
             "before": pl.Series([pair[0]] * thresholds.size, dtype=pl.Int32),
             "after": pl.Series([pair[1]] * thresholds.size, dtype=pl.Int32),
             "threshold": pl.Series([grid.thresholds[number] for number in thresholds.tolist()], dtype=pl.Float64),
             "last_messages": pl.Series([last] * thresholds.size, dtype=pl.Int32),
         }
-        for name, means in self._means(prefixes, totals, metrics):
-            columns[name] = pl.Series(means.ravel(), dtype=pl.Float64).fill_nan(None)
+        for name, found in sums.items():
+            columns[name] = pl.Series(found.mean().ravel(), dtype=pl.Float64).fill_nan(None)
         return pl.DataFrame(columns)
 
-    def _means(
-        self, prefixes: Prefixes, totals: "Totals", metrics: Sequence[str] | None
-    ) -> Iterator[tuple[str, Floats]]:
+
+class _Part:
+    """Some of the queries of a run."""
+
+    def __init__(
+        self, judged: Judged, cell: Ints, rank: Ints, score: npt.NDArray[np.float32], depth: int, grid: Grid
+    ) -> None:
+        self._judged = judged
+        self.scores = np.full((judged.queries, depth + 1), -np.inf, dtype=np.float32)
+        self.scores[cell // max(judged.rows, 1), rank] = score
+        self._cells = Cells(judged, cell, rank, depth, ranges=grid.ranges, last_messages=grid.last_messages)
+        self._ranking: dict[str, Curve] = {}
+
+    def per_query(self, knobs: Configuration) -> Iterator[pl.DataFrame]:
+        prefixes = self._prefixes((knobs.before, knobs.after), knobs.last_messages)
+        prefix = self._prefix(knobs)
+        for metric in context_metrics().values():
+            value = pl.Series(_at(metric.curve(prefixes), prefix), dtype=pl.Float64).fill_nan(None)
+            names = [metric.name] * prefix.size
+            yield pl.DataFrame({"query_id": self._judged.query_ids, "metric": names, "value": value})
+
+    def contexts(self, knobs: Configuration) -> dict[str, set[str]]:
+        judged, cells = self._judged, self._cells
+        first = cells.first_rank(knobs.before, knobs.after, knobs.last_messages)
+        inside = first <= self._prefix(knobs)[cells.query]
+        found: dict[str, set[str]] = {query_id: set() for query_id in judged.query_ids}
+        for query, row in zip(cells.query[inside].tolist(), cells.row[inside].tolist(), strict=True):
+            found[judged.query_ids[query]].add(judged.message_ids[row])
+        return found
+
+    def sums(
+        self, pair: tuple[int, int], last: int, totals: "Totals", metrics: Sequence[str] | None
+    ) -> Iterator[tuple[str, "Sums"]]:
+        """Every metric that is wanted, under one message range and history."""
+        judged, prefixes = self._judged, self._prefixes(pair, last)
+
+        def is_wanted(name: str) -> bool:
+            return metrics is None or name in metrics
+
         for name, metric in context_metrics().items():
-            if metrics is None or name in metrics:
-                yield name, totals.means(metric.curve(prefixes), self.judged.scored)
-        if metrics is None or TOKENS_PER_EVIDENCE in metrics:
+            if is_wanted(name):
+                yield name, totals.of(metric.curve(prefixes), judged.scored)
+        if is_wanted(TOKENS_PER_EVIDENCE):
             tokens, found = (
-                totals.means(Curve(values), self.judged.scored) for values in (prefixes.tokens, prefixes.found)
+                totals.of(Curve(values), judged.scored).sums for values in (prefixes.tokens, prefixes.found)
             )
-            yield TOKENS_PER_EVIDENCE, _divided(tokens, found, least=0.0)
-        if metrics is None or TURN_TOKENS in metrics:
-            yield TURN_TOKENS, totals.means(Curve(prefixes.tokens), np.ones(self.judged.queries, dtype=bool))
-        if metrics is None or FALSE_RECALL in metrics:
-            has_hits = np.arange(self.run.depth + 1) > 0
-            recalled = Curve((has_hits & (self._scores > -np.inf)).cumsum(axis=1).clip(0, 1).astype(np.float64))
-            yield FALSE_RECALL, totals.means(recalled, ~self.judged.answerable)
+            yield TOKENS_PER_EVIDENCE, Sums(tokens, found)
+        if is_wanted(TURN_TOKENS):
+            yield TURN_TOKENS, totals.of(Curve(prefixes.tokens), np.ones(judged.queries, dtype=bool))
+        if is_wanted(FALSE_RECALL):
+            has_hits = (self.scores > -np.inf).cumsum(axis=1).clip(0, 1).astype(np.float64)
+            yield FALSE_RECALL, totals.of(Curve(has_hits), ~judged.answerable)
         for name, curve in self._ranking_curves().items():
-            if metrics is None or name in metrics:
-                yield name, totals.means(curve, self.judged.scored)
+            if is_wanted(name):
+                yield name, totals.of(curve, judged.scored)
 
     def _ranking_curves(self) -> Mapping[str, Curve]:
         if not self._ranking:
-            self._ranking = dict(ranking_curves(self.judged, self._cells))
+            self._ranking = dict(ranking_curves(self._judged, self._cells))
         return self._ranking
 
     def _prefixes(self, pair: tuple[int, int], last_messages: int) -> Prefixes:
-        return Prefixes(self.judged, self._cells, before=pair[0], after=pair[1], last_messages=last_messages)
+        return Prefixes(self._judged, self._cells, before=pair[0], after=pair[1], last_messages=last_messages)
 
-    def _passing(self, threshold: float | None) -> Ints:
-        """Hits of each query at or above the threshold; scores never increase with rank, so they are a prefix."""
-        least = -np.inf if threshold is None else np.float32(threshold)
-        kept: Ints = np.count_nonzero((self._scores >= least) & (self._scores > -np.inf), axis=1)
-        return kept
+    def _prefix(self, knobs: Configuration) -> Ints:
+        """Hits that each query keeps; scores never increase with rank, so they are a prefix."""
+        least = -np.inf if knobs.threshold is None else np.float32(knobs.threshold)
+        kept: Ints = np.count_nonzero((self.scores >= least) & (self.scores > -np.inf), axis=1)
+        return np.minimum(kept, knobs.top_k)
+
+
+class Sums(NamedTuple):
+    """Sums over queries, and what they are divided by, under every threshold and top_k.
+
+    Attributes:
+        sums: Shape (thresholds, top_ks), in the grid's order.
+        counts: The same shape.
+    """
+
+    sums: Floats
+    counts: Floats
+
+    def plus(self, other: "Sums | None") -> "Sums":
+        """Both together."""
+        return self if other is None else Sums(self.sums + other.sums, self.counts + other.counts)
+
+    def mean(self) -> Floats:
+        """Quotients; NaN where there is nothing to divide by but rounding."""
+        means: Floats = np.divide(
+            self.sums, self.counts, out=np.full(self.sums.shape, np.nan), where=self.counts > LEAST_COUNT
+        )
+        return means
 
 
 class Totals:
     """Sums of curves over queries, under every threshold and top_k at once."""
 
-    def __init__(self, judged: Judged, scores: npt.NDArray[np.float32], grid: Grid) -> None:
+    def __init__(self, scores: npt.NDArray[np.float32], grid: Grid) -> None:
         """Sort every rank of every query by how many of the grid's thresholds its score reaches.
 
         Args:
-            judged: The collection.
             scores: Shape (queries, depth + 1), by rank; -inf at rank 0 and where there is no hit.
             grid: The thresholds and top_ks.
         """
-        levels = [-np.inf if level is None else float(level) for level in grid.thresholds]
-        self._levels = np.unique(np.asarray(levels, dtype=np.float32))
-        self._level_of = np.searchsorted(self._levels, np.asarray(levels, dtype=np.float32))
+        given = np.asarray([-np.inf if level is None else level for level in grid.thresholds], dtype=np.float32)
+        self._levels = np.unique(given)
+        self._level_of = np.searchsorted(self._levels, given)
         self._top_ks = np.asarray(grid.top_ks)
         self._width = scores.shape[1]
         reached = np.searchsorted(self._levels, scores, side="right")
         reached[:, 0] = self._levels.size  # before any hit there is nothing to reach
         self._slot = reached * self._width + np.arange(self._width)
 
-    def means(self, curve: Curve, queries: npt.NDArray[np.bool_]) -> Floats:
-        """The curve's mean over some queries, of them those that have a value; NaN where none has.
-
-        Returns:
-            Shape (thresholds, top_ks), in the grid's order.
-        """
+    def of(self, curve: Curve, queries: npt.NDArray[np.bool_]) -> Sums:
+        """The curve's sum over some queries, of them those that have a value, and how many those are."""
+        shape = (self._level_of.size, self._top_ks.size)
         if curve.defined is None or curve.defined.shape[1] == 1:
             counted = queries if curve.defined is None else queries & curve.defined[:, 0]
-            return _divided(self._sums(curve.values[counted], counted), float(np.count_nonzero(counted)))
+            return Sums(self._sums(curve.values[counted], counted), np.full(shape, float(np.count_nonzero(counted))))
         counted = queries & curve.defined.any(axis=1)
         defined = curve.defined[counted].astype(np.float64)
-        sums = self._sums(np.where(defined > 0, curve.values[counted], 0.0), counted)
-        return _divided(sums, self._sums(defined, counted))
+        return Sums(
+            self._sums(np.where(defined > 0, curve.values[counted], 0.0), counted), self._sums(defined, counted)
+        )
 
     def _sums(self, values: Floats, counted: npt.NDArray[np.bool_]) -> Floats:
         if values.shape[1] == 1:
@@ -209,10 +269,3 @@ def _at(curve: Curve, prefix: Ints) -> Floats:
         return values[query, prefix]
     defined = np.broadcast_to(curve.defined, values.shape)
     return np.where(defined[query, prefix], values[query, prefix], np.nan)
-
-
-def _divided(sums: Floats, counts: Floats | float, *, least: float = 0.5) -> Floats:
-    """Quotients; NaN where the divisor, a number of queries but for rounding, is not above `least`."""
-    counts = np.broadcast_to(counts, sums.shape)
-    means: Floats = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > least)
-    return means

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from eval.errors import ConfigError
 from eval.grid import Configuration, Grid
@@ -185,6 +186,19 @@ def test_a_wider_layout_changes_nothing(case: Case) -> None:
     narrow = OnePass(judged, run, Grid.of(knobs)).per_query(knobs)
     wide = OnePass(judged, run, Grid([6], [(1, 1), (3, 0), (0, 3)], [None], [0, 9])).per_query(knobs)
     assert narrow.equals(wide)
+
+
+@given(scored_runs(), st.integers(1, 3))
+@settings(deadline=None, max_examples=30)
+def test_how_many_queries_are_taken_at_once_changes_nothing(case: Case, at_once: int) -> None:
+    collection, run, tokens = case
+    judged = Judged(collection, tokens)
+    whole, parts = OnePass(judged, run, GRID), OnePass(judged, run, GRID, queries_at_once=at_once)
+    assert_frame_equal(whole.table(GRID), parts.table(GRID), abs_tol=1e-12)
+    knobs = Configuration("resource", 3, 2, 1, 0.5, 2)
+    order = ["query_id", "metric"]
+    assert whole.per_query(knobs).sort(order).equals(parts.per_query(knobs).sort(order))
+    assert whole.contexts(knobs) == parts.contexts(knobs)
 
 
 def test_named_columns_are_all_there_is() -> None:
