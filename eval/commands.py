@@ -16,9 +16,12 @@ from eval.config import (
 from eval.errors import CollectionError, ConfigError
 from eval.ingestion import Ingested, Line, ingest_lines, read_lines
 from eval.progress import progress
+from eval.runner import RunMaker
 from eval.schema import TestCollection
 from eval.search import search_collection, search_store
+from eval.system import System
 from recall.errors import IndexingError
+from recall.options import RecallOptions
 from recall.schema import RequestContext
 
 DATASETS = Path("datasets")
@@ -35,8 +38,7 @@ def search(text: str, overrides: Sequence[str], *, resource_id: str | None, thre
     options = recall_options(settings)
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = make_system(settings, advance)
-        with named_in("recall"):
-            options.check_threshold(system.retriever.score_range)
+        _check_for_search(system, options)
         collection = make_collection(settings)
         return search_collection(collection, system, options, text, resource_id=resource_id, thread_id=thread_id)
 
@@ -57,8 +59,7 @@ def search_messages(
     options = recall_options(settings)
     with progress("embedding messages", quiet_below=QUIET_BELOW) as advance:
         system = make_system(settings, advance)
-        with named_in("recall"):
-            options.check_threshold(system.retriever.score_range)
+        _check_for_search(system, options)
         found = search_store(system, options, text, resource_id=resource_id, thread_id=thread_id)
     return {"store": str(store), **found}
 
@@ -127,6 +128,17 @@ def import_collection(kind: str, path: str, out: Path) -> dict[str, Any]:
 def describe_collection(kind: str, path: str) -> dict[str, Any]:
     """Read and validate a collection; its description."""
     return describe(_read(kind, path))
+
+
+def _check_for_search(system: System, options: RecallOptions) -> None:
+    """Refuse what cannot answer a question of one's own."""
+    if isinstance(system.retriever, RunMaker):
+        raise ConfigError(
+            "this retriever answers the queries of a collection only: it knows their judgements or has their run; "
+            "search with another one, such as retriever=dense"
+        )
+    with named_in("recall"):
+        options.check_threshold(system.retriever.score_range)
 
 
 def _over_a_store(overrides: Sequence[str], store: Path) -> Any:

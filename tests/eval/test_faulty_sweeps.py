@@ -142,3 +142,14 @@ def test_hits_of_another_resource_are_counted_as_leaked(run: Run, saved: pl.Data
     )
     assert dict(scores.select("query_id", "value").iter_rows())[first] == 1.0
     assert scores["value"].sum() == 1.0
+
+
+@pytest.mark.parametrize("retriever", ["oracle", "headroom", "saved"])
+def test_what_knows_the_answers_cannot_be_searched(
+    run: Run, capsys: pytest.CaptureFixture[str], retriever: str
+) -> None:
+    path = ["--set", "retriever.path=x"] if retriever == "saved" else []
+    line = ["search", "who?", *path, "--set", f"retriever={retriever}"]
+    assert main([*line, *(word for each in SMALL[:3] for word in ("--set", each))]) == 2
+    err = capsys.readouterr().err
+    assert "cannot be read" in err if retriever == "saved" else "search with another one" in err
