@@ -1,6 +1,7 @@
 """Answers from a saved run: our own of another day, or another system's rankings."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from eval.errors import CollectionError
+from eval.results import RESULTS_FILE
 from eval.run_check import faults_of
 from eval.schema import RUN, Run, ScopeName, TestCollection
 from recall.errors import OptionsError
@@ -39,7 +41,8 @@ class SavedRun:
         Args:
             path: Parquet with query_id, rank, message_id, score, and scope where it holds several.
             score_range: Smallest and largest possible score, where it is the score that ranks; null: no thresholds.
-            run_depth: Hits that were asked for per query; null is the largest rank.
+            run_depth: Hits that were asked for per query; null is what a results.json beside the file says, as in a run
+                directory of this project, else the largest rank.
             fixed_candidates: False where the system fetched a number of candidates that depended on top_k: at a
                 smaller top_k its hits would be others, so the run answers for no configuration but its own.
             missing: "refuse" a run that lacks a query with evidence, or let it score "zero".
@@ -104,13 +107,20 @@ class SavedRun:
         """
         hits = self._hits(run.scope)
         deepest = hits["rank"].max()
-        depth = self._depth or (int(deepest) if isinstance(deepest, int) else run.depth)
+        depth = self._depth or self._depth_beside() or (int(deepest) if isinstance(deepest, int) else run.depth)
         saved = replace(run, hits=hits, depth=depth)
         faults = list(faults_of(saved, collection, missing_scores_zero=self._missing == "zero"))
         if faults:
             raise CollectionError(f"run {str(self._path)!r}", faults)
         counts = {**run.counts, "queries_by_graph": 0, "queries_by_exact": hits["query_id"].n_unique()}
         return replace(saved, hits=hits.sort("query_id", "rank"), counts=counts)
+
+    def _depth_beside(self) -> int | None:
+        """The depth in the results of the run directory that the file lies in."""
+        try:
+            return int(json.loads((self._path.parent / RESULTS_FILE).read_text(encoding="utf-8"))["system"]["depth"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def _hits(self, scope: ScopeName) -> pl.DataFrame:
         try:

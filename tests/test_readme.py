@@ -64,6 +64,9 @@ def test_a_command_line_runs_as_written_but_faster(line: str, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RECALL_HOME", str(tmp_path / "home"))
     words = shlex.split(line)[1:]
+    if "retriever=saved" in words:
+        assert main(["sweep", *FAST, "runs_dir=made"]) == 0
+        words[-1] = f"retriever.path={next(tmp_path.glob('made/*/run.parquet'))}"
     if "collection=saved" in words:
         words[-1] = "collection.path=made"
         assert main(["collection", "generate", "collection=tiny", "--out", "made"]) == 0

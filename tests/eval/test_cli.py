@@ -373,7 +373,7 @@ def test_a_bug_of_ours_is_called_one(run: Run, monkeypatch: pytest.MonkeyPatch) 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a slip")
 
-    monkeypatch.setattr("eval.commands.results", broken)
+    monkeypatch.setattr("eval.jobs.results", broken)
     code, out, err = run("eval", SMOKE)
     assert (code, out) == (70, "")
     assert err == "recall: internal error, please report it: ZeroDivisionError: a slip\n"

@@ -123,6 +123,11 @@ def test_a_saved_run_that_does_not_fit_is_refused(run: Run, saved: pl.DataFrame,
     assert not list(tmp_path.glob("again/*"))
 
 
+def test_a_run_directory_knows_its_depth(run: Run, saved: pl.DataFrame, tmp_path: Path) -> None:
+    path = next(tmp_path.glob("runs/*/run.parquet"))
+    assert run("sweep", "sweep.scope=[resource]", "retriever=saved", f"retriever.path={path}", "runs_dir=again")[0] == 0
+
+
 def test_a_run_shallower_than_the_grid_is_refused(run: Run, saved: pl.DataFrame, tmp_path: Path) -> None:
     saved.filter(pl.col("rank") <= 10).write_parquet(tmp_path / "saved.parquet")
     code, _, err = run("sweep", "sweep.scope=[resource]", "retriever=saved", "retriever.path=saved.parquet")
