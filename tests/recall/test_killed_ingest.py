@@ -62,6 +62,8 @@ while most < int(sys.argv[2]) and time.monotonic() < end:
     assert ids == {kind + number for number in turns for kind in "qa"}, sorted(ids)
     assert len(turns) >= most, "what was there is gone"
     reads, most = reads + 1, len(turns)
+    if reads == 1:
+        print("reading", flush=True)
 print(reads, most)
 """
 
@@ -104,6 +106,8 @@ def test_two_readers_beside_a_writer_see_no_error_and_no_half_turn(tmp_path: Pat
     path = tmp_path / "chat.db"
     assert start(WRITER, path, 1).communicate(timeout=90)[1] == ""
     readers = [start(READER, path, 151) for _ in range(2)]
+    # A machine may start the writer sooner than a reader.
+    assert [reader.stdout.readline() for reader in readers if reader.stdout] == ["reading\n"] * 2
     writer = start(WRITER, path, 150)
     assert writer.communicate(timeout=90)[1] == ""
     for reader in readers:
